@@ -167,10 +167,6 @@ def twins() -> nn.Module:
     return nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
 
 
-def residual() -> nn.Module:
-    return Residual()
-
-
 def residual_of_other_weights() -> nn.Module:
     torch.manual_seed(1)
     return Residual()
@@ -236,46 +232,6 @@ def mixed() -> nn.Module:
     return Mixed()
 
 
-def ordered() -> nn.Module:
-    return Ordered()
-
-
-def nothing() -> nn.Module:
-    return Nothing()
-
-
-def shy() -> nn.Module:
-    return Shy()
-
-
-def branches() -> nn.Module:
-    return Branches()
-
-
-def joined() -> nn.Module:
-    return Joined()
-
-
-def varied() -> nn.Module:
-    return Varied()
-
-
-def gated() -> nn.Module:
-    return Gated()
-
-
-def summed() -> nn.Module:
-    return Summed()
-
-
-def enlarged() -> nn.Module:
-    return Enlarged()
-
-
-def tokens() -> nn.Module:
-    return Tokens()
-
-
 class Delicate(nn.Module):
     """A network that single precision cannot compute to 1e-4: what it adds and takes away again rounds what is between.
 
@@ -325,5 +281,16 @@ class DataDependent(nn.Module):
         return x * 2 if x.sum() > 0 else x
 
 
+residual = Residual
+ordered = Ordered
+nothing = Nothing
+shy = Shy
+branches = Branches
+joined = Joined
+varied = Varied
+gated = Gated
+summed = Summed
+enlarged = Enlarged
+tokens = Tokens
 unsupported = Unsupported
 data_dependent = DataDependent

@@ -18,13 +18,7 @@ class AnoleError(Exception):
 
 
 class SpecError(AnoleError):
-    """A mistake in models.yaml or in another file that users write.
-
-    Args:
-        path: the place in the file, as a dotted YAML path (``builds[1].preset``).
-        problem: what was found and what is allowed.
-        file: the file that holds the mistake.
-    """
+    """A mistake at a place in models.yaml, such as ``builds[1].preset``, or in another file that users write."""
 
     def __init__(self, path: str, problem: str, file: str = "models.yaml") -> None:
         self.path, self.problem, self.file = path, problem, file
@@ -32,13 +26,7 @@ class SpecError(AnoleError):
 
 
 class DocumentError(AnoleError):
-    """A file that one stage writes for another is missing, broken or stale.
-
-    Args:
-        path: the file.
-        problem: what was found.
-        stage: the stage that writes such files.
-    """
+    """A file that a stage writes for another one is missing, broken or stale; the stage can write it again."""
 
     def __init__(self, path: Path, problem: str, stage: str) -> None:
         self.path, self.problem, self.stage = path, problem, stage
@@ -104,11 +92,6 @@ def shown(value: object) -> str:
 
 
 def cause(error: BaseException, line: int = -1) -> str:
-    """Returns an error's type and one line of its message, for use in another error's message.
-
-    Args:
-        error: any error; its message may be empty.
-        line: index of the line to use, among the non-empty lines: TVM's last line says most, torch's first one.
-    """
+    """Returns an error's type and one of its message's non-empty lines: TVM's last says most, torch's first."""
     lines = [text.strip() for text in str(error).splitlines() if text.strip()]
     return f"{type(error).__name__}: {lines[line]}"[:2000] if lines else type(error).__name__

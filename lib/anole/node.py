@@ -28,12 +28,7 @@ class Node:
         return SpecError(self.path, problem, self.file)
 
     def mapping(self, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
-        """Returns the entries of a mapping.
-
-        Args:
-            allowed: the allowed keys; None allows any.
-            required: the required keys.
-        """
+        """Returns the entries of a mapping, whose keys are text; None allows any keys."""
         if not isinstance(self.value, dict):
             raise self.error(f"found {self._found()}; a mapping is expected")
         for key in self.value:
@@ -59,12 +54,7 @@ class Node:
         return self.value
 
     def choice(self, allowed: Collection[str], what: str) -> str:
-        """Returns a text that is one of the allowed ones.
-
-        Args:
-            allowed: the allowed texts.
-            what: what these are, to complete the message "found 'x', which is not ...".
-        """
+        """Returns a text that is one of the allowed ones; `what` completes "found 'x', which is not ..."."""
         found = self.text()
         if found not in allowed:
             raise self.error(f"found {found!r}, which is not {what}; {suggestion(found, allowed)}")

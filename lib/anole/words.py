@@ -36,11 +36,6 @@ def duration(seconds: float) -> str:
     return f"{significant(factor * seconds)} {unit}"
 
 
-def with_spread(seconds: float | None, std_s: float | None) -> str:
-    """Returns milliseconds and their standard deviation, without the unit."""
-    return milliseconds(seconds) + ("" if std_s is None else f" ± {significant(1e3 * std_s, 2)}")
-
-
 def times(ratio: float | None) -> str:
     """Returns a ratio such as 1.25x."""
     return NONE if ratio is None else f"{ratio:.2f}x"

@@ -16,8 +16,6 @@ from click.shell_completion import CompletionItem
 from anole.documents.layout import BUILDS
 from anole.search import DEFAULT_PRESET, PRESET_NAMES
 
-_DESCRIPTION = "build.json"
-
 Candidates = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -66,13 +64,9 @@ def build_folders(_: click.Context, __: click.Parameter, incomplete: str) -> lis
     typed = incomplete[: incomplete.rfind("/") + 1]
     try:
         # What a user typed stays as it is, also where it begins with `./`.
-        found = {f"{place}{path.parent.name}" for place in (f"{BUILDS}/", typed) for path in _in(place)}
+        places = (f"{BUILDS}/", typed)
+        found = {f"{place}{path.parent.name}" for place in places for path in Path(place or ".").glob("*/build.json")}
     except (OSError, ValueError):
         found = set()
     items = [CompletionItem(folder) for folder in sorted(found) if folder.startswith(incomplete)]
     return items or [CompletionItem(incomplete, type="dir")]
-
-
-def _in(folder: str) -> Iterable[Path]:
-    """Returns the descriptions of the builds in a folder."""
-    return Path(folder or ".").glob(f"*/{_DESCRIPTION}")

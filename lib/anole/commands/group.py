@@ -75,8 +75,3 @@ class Commands(click.Group):
                 formatter.write_dl(
                     [(f"{command.name:{width}}", command.get_short_help_str(limit)) for command in commands]
                 )
-
-
-def owns_process() -> bool:
-    """Returns whether the command that runs is all that this process does."""
-    return getattr(click.get_current_context().find_root().command, "owns_process", False)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anole.commands.candidates import presets
-from anole.commands.group import owns_process
 from anole.documents import layout
 from anole.errors import SpecError, TargetError
 from anole.files import read_regular
@@ -54,7 +53,9 @@ class Json(click.ParamType[dict[str, Any]]):
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the object that the text `value` holds."""
         try:
-            plain = json.loads(_content(value)) if isinstance(value, str) else value
+            named = isinstance(value, str) and value.startswith("@")
+            content = read_regular(Path(value[1:])) if named else value
+            plain = json.loads(content) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(f"{value!r} is not JSON: {error}", param, context)
         except OSError as error:
@@ -164,8 +165,11 @@ def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
 
 
 def guard_process(what: str) -> None:
-    """Guards the rest of the command against the code of a model; call it before anything heavy is imported."""
-    if owns_process():
+    """Guards the rest of the command against the code of a model; call it before anything heavy is imported.
+
+    Only a process that does nothing else may fork.
+    """
+    if getattr(click.get_current_context().find_root().command, "owns_process", False):
         guard.guard(what)
 
 
@@ -190,8 +194,3 @@ def spare_torch(model: ModelSpec) -> None:
 def without_torch() -> None:
     """Prevents TVM from importing torch, which takes most of TVM's import time."""
     import_module("anole.host.without_torch")
-
-
-def _content(value: str) -> bytes | str:
-    """Returns the content of the file that ``@path`` names, or the value itself if it names none."""
-    return read_regular(Path(value[1:])) if value.startswith("@") else value

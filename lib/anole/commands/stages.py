@@ -242,6 +242,7 @@ def merge(
     BUILDS are names or folders of builds; the default is all builds in models.yaml. In a folder of records alone,
     without a models.yaml, it is none.
     """
+    from anole.declared.reading import load_spec
     from anole.merge.stage import merge_builds
 
     given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
@@ -250,12 +251,6 @@ def merge(
     if given or (is_hub and (shards or layout.SHARDS).is_dir()):
         names = given
     else:
-        names = _builds_of(spec)
+        names = [Path(build) for build in load_spec(Path(spec.name)).builds]
     folders = [path if path.is_absolute() else layout.build_path(path.name) for path in names]
     merge_builds(folders, shards or layout.SHARDS, database or layout.DATABASE, stamp, seal=seal)
-
-
-def _builds_of(spec: Path) -> list[Path]:
-    from anole.declared.reading import load_spec
-
-    return [Path(build) for build in load_spec(Path(spec.name)).builds]

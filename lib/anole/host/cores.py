@@ -38,10 +38,8 @@ def spread_busy_threads(run: Callable[[], object]) -> None:
     """Binds each thread that is busy during a run to a core of its own, and leaves one core to the caller.
 
     Engines that bind no threads may run for seconds with two threads on one core, at a quarter of their speed. Threads
-    that are already bound stay where they are, as do threads for which no core is left.
-
-    Args:
-        run: runs the engine once; it is run repeatedly for a fifth of a second.
+    that are already bound stay where they are, as do threads for which no core is left. The engine is run repeatedly
+    for a fifth of a second.
     """
     before, began_s = _busy_s(), time.perf_counter()
     while time.perf_counter() - began_s < _WATCHED_S:

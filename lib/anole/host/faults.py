@@ -37,12 +37,9 @@ _OUT_OF_MEMORY = (KILLED, "MemoryError", "std::bad_alloc")
 
 
 def machine_error(error: BaseException) -> MachineError | None:
-    """Returns the error that ends the job if the machine is at fault; None if the candidate may be.
+    """Returns the error that ends the job if the machine is at fault for an error of a build or a run, else None.
 
     No candidate opens files or starts programs, so every error of the system is the machine's.
-
-    Args:
-        error: raised while a candidate was built or run.
     """
     if isinstance(error, AnoleError):
         return error if isinstance(error, MachineError) else None
@@ -52,12 +49,7 @@ def machine_error(error: BaseException) -> MachineError | None:
 
 
 def machine_error_in(text: str, told: str | None = None) -> MachineError | None:
-    """Returns the error that ends the job if a message tells of a fault of the machine.
-
-    Args:
-        text: the message.
-        told: what the error says of it; the whole message when None.
-    """
+    """Returns the error that ends the job if a message tells of a fault of the machine; it says what is `told`."""
     for number, cure in _CURES.items():
         if os.strerror(number) in text:
             return _error(told or text, cure)

@@ -55,11 +55,7 @@ _FAULTS_OF_THE_DEVICE = (DeviceLostError, MachineError, TargetError)
 
 
 def prepare(preload: Sequence[str]) -> None:
-    """Starts the server from which workers are forked, and its imports, without waiting for them.
-
-    Args:
-        preload: modules, as for `Worker`.
-    """
+    """Starts the server from which workers are forked, and its imports, see `Worker`, without waiting for them."""
     _context(preload)
     forkserver.ensure_running()
 
@@ -124,7 +120,7 @@ class Worker:
             MeasureError: the process does not start, or its device is not available.
             TargetError: this machine, or the server, has no such device.
         """
-        if self._is_used_up():
+        if self._process is not None and self._n_calls >= self._calls_before_restart:
             self.end()
         self.launch()
         self.await_ready()
@@ -133,15 +129,7 @@ class Worker:
         self._connection.send(arguments)
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Waits until the launched process takes calls; its connection is readable then.
-
-        Args:
-            timeout_s: how long it may take.
-
-        Raises:
-            MachineError, TargetError: as for `submit`.
-            MeasureError: the process does not start, or its device is not available.
-        """
+        """Waits until the launched process takes calls; its connection is readable then. Raises as `submit`."""
         if self._ready:
             return
         try:
@@ -189,17 +177,12 @@ class Worker:
         if self._process is None:
             return
         for kill in (lambda: os.killpg(self._process.pid, signal.SIGKILL), self._process.kill):
-            try:
+            with suppress(ProcessLookupError):
                 kill()
-            except ProcessLookupError:
-                pass
         self._process.join()
         self._connection.close()
         self._process = None
         Path(self._log).unlink(missing_ok=True)
-
-    def _is_used_up(self) -> bool:
-        return self._process is not None and self._n_calls >= self._calls_before_restart
 
     def _start_process(self) -> None:
         handle, self._log = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")

@@ -40,7 +40,7 @@ def own_temporaries() -> Iterator[None]:
     except OSError:
         yield
         return
-    if not _is_short(own):
+    if len(os.fsencode(own + _SOCKET)) > _LONGEST_SOCKET:
         _make_place_for_sockets()
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = own
@@ -66,16 +66,8 @@ def _make_place_for_sockets() -> None:
         tempfile.tempdir = before
 
 
-def _is_short(folder: str) -> bool:
-    return len(os.fsencode(folder + _SOCKET)) <= _LONGEST_SOCKET
-
-
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
-    """Removes the folders of killed processes of this user; others, and symbolic links, stay as they are.
-
-    Args:
-        folder: where they are.
-        prefix: the names of folders that `make_locked` made begin with this.
+    """Removes those folders in a folder that `make_locked` made for killed processes of this user; all else stays.
 
     Raises:
         OSError: the folder cannot be read.

@@ -21,9 +21,7 @@ class Built:
 
     Attributes:
         position: its position among the configs of the call.
-        artifact: the file that its builder wrote.
-        build_s: wall-clock seconds of the build.
-        failure: the reason why there is no artifact; None if there is one.
+        failure: the reason why its builder wrote no artifact.
     """
 
     position: int
@@ -48,14 +46,13 @@ class _Building:
 
 
 class Builders:
-    """Processes that build one candidate each at a time; a context manager that ends them.
+    """As many processes as given, which build one candidate each at a time; a context manager that ends them.
 
     Args:
-        n: number of processes.
         start: called in each process; returns the function that builds a config into a file and returns the seconds.
         preload: modules that are imported once, before any process is forked.
-        limit_s: time limit of one candidate's build, in seconds.
-        folder: folder of the artifacts.
+        limit_s: seconds that a build may take.
+        folder: where the artifacts go.
     """
 
     def __init__(

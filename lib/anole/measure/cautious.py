@@ -27,13 +27,9 @@ _MOST_HELD = 8
 def measurer_of(
     task: Task, options: MeasureOptions, site: Site | None = None, fastest: Trial | None = None
 ) -> AnyMeasurer:
-    """Returns what measures a task's candidates, by the kind of its target.
+    """Returns what measures a task's candidates, by the kind of its target; a simulator is told nothing else.
 
-    Args:
-        task: the task.
-        options: how candidates are measured; not used by simulators.
-        site: where candidates run; a site on this machine when None.
-        fastest: the fastest trial that was measured before; None if there is none.
+    The site is one on this machine by default; `fastest` is the fastest trial that was measured before.
     """
     target = get_target(task.target)
     if target.place is Place.SIMULATOR:
@@ -49,13 +45,7 @@ class CautiousMeasurer:
     known one, the default config or, where neither has ever worked, a tiny task. If it works, the failures are the
     candidates' own. A candidate that ran out of memory is measured again alone first.
 
-    A context manager that enters and leaves the measurer.
-
-    Args:
-        measurer: measures the candidates.
-        task: the task.
-        target: the task's target.
-        known: a config that worked before; None if there is none.
+    A context manager that enters and leaves the measurer. A `known` config is one that worked before.
     """
 
     def __init__(self, measurer: Measurer, task: Task, target: Device, known: Config | None = None) -> None:
@@ -98,12 +88,7 @@ class CautiousMeasurer:
                         held, most = [], 2 * most
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measures rivals together, see `Measurer.confirm`.
-
-        Raises:
-            TargetError: there is no such device.
-            MeasureError: measuring is not possible at all, or no longer.
-        """
+        """Measures rivals together, see `Measurer.confirm`; raises as `measure`."""
         measured = self._measurer.confirm(configs, seconds_each)
         if measured and all(measurement.status is not Status.OK for measurement in measured):
             self._check_machine(measured)
@@ -115,11 +100,7 @@ class CautiousMeasurer:
         return measurement
 
     def _check_machine(self, failures: Sequence[Measurement]) -> None:
-        """Measures a config that should work.
-
-        Raises:
-            MeasureError: it fails too, so the failures may be the machine's.
-        """
+        """Measures a config that should work; raises MeasureError if it fails too: then the machine may be at fault."""
         fails: Measurement | None = None
         if self._known is not None:
             fails, what = self._failure(self._known), "a config that worked before"

@@ -71,11 +71,8 @@ class Lane:
         places: the tracker, or servers to try in turns.
         start: called in each process; returns the function that handles the calls. Its first argument, once, is the
             server to open a session with.
-        target: the target of the candidates.
-        options: how they are measured.
 
     Attributes:
-        state: what it is doing.
         server: the server of the current session, or of the last one; the place before there was any.
         failure: why there was no session when one was last tried; None since there is one.
         failed_at: the place where it was tried.
@@ -144,9 +141,7 @@ class Lane:
     def advance(self, readable: Container[Any], may_queue: bool) -> Ended | None:
         """Goes on, if it can, and returns how the running call ended, if it did.
 
-        Args:
-            readable: those of all connections that are readable.
-            may_queue: whether it may wait in the tracker's queue.
+        Only one that `may_queue` waits in the tracker's queue.
 
         Raises:
             MeasureError: the machine or the server is at fault, and waiting would not help.

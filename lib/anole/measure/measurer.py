@@ -36,14 +36,9 @@ class Measurer:
     """Measures candidates of one task on its target.
 
     Args:
-        task: the task.
-        options: how candidates are measured.
         site: where candidates run, entered and left by the caller; an own site on this machine when None.
         target: builds and runs the candidates; the task's target when None.
-        best_s: the least latency measured before, in seconds; None if there is none.
-
-    Raises:
-        TargetError: the target's kind is unknown.
+        best_s: the least latency measured before, in seconds.
     """
 
     def __init__(
@@ -58,7 +53,9 @@ class Measurer:
         self._workload, self._options = task.workload, options
         self._target = target or get_device(task.target)
         self._site, self._is_own_site = site or site_of(self._target), site is None
-        self._n_builders = options.n_builders or _default_builders(self._site, self._target)
+        # One for each kernel thread if builds disturb timing, else one for each core.
+        usual = self._target.threads if self._site.is_disturbed else available_cores()
+        self._n_builders = options.n_builders or usual
         self._results = Results(self._target.max_relative_error, best_s)
         self._bench = self._bench_of(self._site)
 
@@ -97,16 +94,7 @@ class Measurer:
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
         """Measures rivals together, in turns, so that the machine's state affects all of them alike.
 
-        Args:
-            configs: a few configs.
-            seconds_each: wall-clock seconds for each config at most.
-
-        Returns:
-            Their measurements, in order; each latency is the median over all turns.
-
-        Raises:
-            TargetError: there is no such device.
-            MeasureError: measuring is not possible at all, or no longer.
+        Each has `seconds_each` at most, and its latency is the median over all turns; raises as `measure`.
         """
         built = self._rebuilt(configs)
         able = sum(candidate.failure is None for candidate in built)
@@ -190,8 +178,3 @@ class Overlap:
             builders.begin(*self._waiting.popleft())
         while self._ready and self._bench.has_room:
             self._bench.begin(self._ready.pop(min(self._ready)))
-
-
-def _default_builders(site: Site, target: Device) -> int:
-    """Returns how many candidates are built at once: one per kernel thread if builds disturb timing, else per core."""
-    return target.threads if site.is_disturbed else available_cores()

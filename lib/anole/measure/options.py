@@ -32,13 +32,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Retries:
-    """Waits between attempts, each twice as long as the one before.
-
-    Attributes:
-        first_s: seconds of the first wait.
-        longest_s: upper bound of each wait.
-        total_s: seconds of all waits together, after which the attempts end.
-    """
+    """Seconds to wait between attempts, each twice as long as the one before; in total, after which they end."""
 
     first_s: float = 0.5
     longest_s: float = 30.0
@@ -62,7 +56,6 @@ class MeasureOptions:
         evaluator: decides how often a kernel is run.
         n_builders: how many candidates are built at once; None for one for each of the target's threads where building
             disturbs measurements, and else for one for each core.
-        limits: limits of candidates and sessions.
         retries: how long to wait for remote devices while there is none.
     """
 

@@ -30,11 +30,8 @@ class Results:
 
     Args:
         tolerance: largest relative error of a right answer.
-        best_s: least latency measured before, in seconds; None if there is none.
+        best_s: least latency measured before, in seconds; as an attribute, least latency so far.
         most: number of artifacts to keep.
-
-    Attributes:
-        best_s: least latency so far.
     """
 
     def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MOST) -> None:
@@ -44,13 +41,7 @@ class Results:
         self._slowest_first: list[tuple[float, int, str]] = []
 
     def of_one(self, candidate: Built, outcome: Sequence[Timed] | Exception, run_s: float) -> Measurement:
-        """Returns the measurement of a candidate that ran alone.
-
-        Args:
-            candidate: the candidate.
-            outcome: what its run returned, or one of `FAILURES`.
-            run_s: wall-clock seconds of its run.
-        """
+        """Returns the measurement of a candidate that ran alone, from what its run returned or one of `FAILURES`."""
         if isinstance(outcome, Exception):
             status = Status.RUN_TIMEOUT if isinstance(outcome, WorkerTimeout) else Status.RUN_ERROR
             measurement = Measurement(status, str(outcome), build_s=candidate.build_s, run_s=run_s)

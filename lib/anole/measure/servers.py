@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -143,12 +143,7 @@ class RemoteBench:
 
     def abandon(self) -> None:
         """Abandons what runs."""
-        for lane in self._running:
-            lane.release()
-        for lane in self._running:
-            lane.end()
-        self._running.clear()
-        self._waiting.clear()
+        self._end(self._running)
 
     def compare_devices(self, candidate: Built | None) -> None:
         """Lets a candidate that worked run on all servers at hand, until it is known whether they are alike."""
@@ -246,11 +241,14 @@ class RemoteBench:
         return is_taken
 
     def _give_back(self) -> None:
-        for lane in self._lanes:
-            lane.release()
-        for lane in self._lanes:
-            lane.end()
+        self._end(self._lanes)
         self._lanes = []
+
+    def _end(self, lanes: Iterable[Lane]) -> None:
+        """Ends lanes, after all of them were told to give their servers back, and forgets all calls."""
+        for end in (Lane.release, Lane.end):
+            for lane in lanes:
+                end(lane)
         self._running.clear()
         self._waiting.clear()
 
@@ -258,10 +256,7 @@ class RemoteBench:
 def places_of_lanes(remote: Remote, n: int, absent: Container[str] = ()) -> list[list[Remote]]:
     """Returns where each lane finds its servers: as many lanes as there are servers, at least one and at most `n`.
 
-    Args:
-        remote: the tracker or the servers; of a tracker's, those in use count, too.
-        n: number of calls.
-        absent: servers to try after all others.
+    Of a tracker's servers, those in use count, too; `absent` ones are tried after all others.
     """
     n = max(1, n)
     if remote.key is None:

@@ -23,14 +23,11 @@ _ROUNDS = 3
 
 
 class Site:
-    """A place where candidates run; a context manager that releases what it holds.
-
-    Attributes:
-        is_disturbed: whether building candidates disturbs those that are timed.
-        remote: the remote devices; None on this machine.
-    """
+    """A place where candidates run, on this machine unless it is `remote`; a context manager that releases it."""
 
     is_disturbed = False
+    """Whether building candidates disturbs those that are timed."""
+
     remote: Remote | None = None
 
     def __enter__(self) -> Self:

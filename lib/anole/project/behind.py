@@ -17,7 +17,6 @@ from anole.record import Config, Confirmation, Measurement, Trial
 from anole.search.confirm import fastest, last_round
 from anole.search.ties import is_slower
 from anole.store.content import ShardContent
-from anole.store.shard import read_shard, shard_path
 from anole.targets import get_target
 from anole.targets.base import Place
 
@@ -27,7 +26,6 @@ class Behind:
     """One thing that the lock file says otherwise than the records or models.yaml.
 
     Attributes:
-        build: the entry's build.
         subject: the label of a task; the build's name where the whole entry is meant.
         problem: what is otherwise.
     """
@@ -38,11 +36,7 @@ class Behind:
 
 
 def find_behind(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[Behind]:
-    """Returns where the lock file is behind.
-
-    Args:
-        pipeline: the project's pipeline.
-        extracted: the builds whose manifests are up to date; the tasks of others are not known.
+    """Returns where the lock file is behind, given the builds whose manifests are up to date, so that tasks are known.
 
     Raises:
         StoreError: a shard is corrupt.
@@ -79,10 +73,10 @@ def _better(
 
     Configs that were `tried` within the network count for nothing: others were chosen there.
     """
-    shard = shard_path(pipeline.project / layout.SHARDS, pipeline.run(build, task.key))
-    if not shard.exists() or not shard.stat().st_size:
+    content = pipeline.recorded(build, task.key)
+    if content is None:
         return None
-    trials, confirmations = _comparable(pipeline, build, read_shard(shard), locked.config)
+    trials, confirmations = _comparable(pipeline, build, content, locked.config)
     ranking: Sequence[Trial | Confirmation] = confirmations or fastest(trials, lambda *_: 1.0)
     best = next(iter(ranking), None)
     if best is None or _identity(best.config) in {_identity(locked.config), *tried}:

@@ -59,11 +59,8 @@ def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any
 def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> Hardware:
     """Looks for a target's hardware.
 
-    Args:
-        target: the target.
-        project: the project's folder, which keeps descriptions.
-        kept: whether to take the description that the process kept which runs the workflow: its jobs on other machines
-            must not take these for the target.
+    It may be what the process `kept` in the project's folder that runs the workflow: its jobs on other machines must
+    not take these for the target.
 
     Raises:
         SpecError: the target's entry has a mistake, or the target is required and cannot be described.
@@ -85,10 +82,7 @@ def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> 
 
 
 def describe_here(asked: Mapping[str, Any]) -> DescribedTarget:
-    """Returns what this machine is as a target of a cluster.
-
-    Args:
-        asked: what models.yaml says of the target, see `asked_of`.
+    """Returns what this machine is as the target of a cluster that models.yaml asks for, see `asked_of`.
 
     Raises:
         TargetError: this machine cannot be the target, or is another one than models.yaml says.

@@ -18,14 +18,9 @@ from anole.project.hardware import look_for
 
 
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:
-    """Locks builds to the configs that they were compiled with, and leaves all other entries of the lock file alone.
+    """Locks builds, by default all that are compiled, to the configs that they were compiled with.
 
-    Args:
-        spec_path: models.yaml, beside which the lock file is.
-        names: the builds; all that are compiled if there are none.
-
-    Returns:
-        The new entries, by the build's name.
+    All other entries of the lock file beside models.yaml stay. Returns the new ones, by the build's name.
 
     Raises:
         SpecError: models.yaml or the lock file has a mistake, or there is no such build.
@@ -45,11 +40,7 @@ def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBui
 
 
 def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
-    """Removes the entries of builds from the lock file, and returns what is left of it.
-
-    Args:
-        spec_path: models.yaml, beside which the lock file is.
-        names: the builds, which models.yaml may no longer have.
+    """Removes the entries of builds, which models.yaml may no longer have, from the lock file; returns what is left.
 
     Raises:
         SpecError: the lock file has a mistake, or no such entry.

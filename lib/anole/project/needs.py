@@ -57,10 +57,7 @@ def n_gpus(pipeline: Pipeline) -> int:
 def needs_of(pipeline: Pipeline, target: str, cores: int | None) -> Needs:
     """Returns the resources of a job that measures on a target; before a node has described it, what that takes.
 
-    Args:
-        pipeline: the project's pipeline.
-        target: the target's name in models.yaml.
-        cores: number of cores that all jobs share; None where each job has a node of a cluster.
+    All jobs share the `cores`; these are None where each job has a node of a cluster.
     """
     if target not in pipeline.descriptions:
         is_gpu = _undescribed_place(pipeline, target) == Place.GPU

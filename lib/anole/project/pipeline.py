@@ -23,6 +23,7 @@ from anole.record import Run
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
 from anole.search.settings import TunerSettings
+from anole.store.content import ShardContent
 from anole.store.shard import read_shard, shard_path
 from anole.targets import get_target
 from anole.targets.base import Place
@@ -58,10 +59,8 @@ class Pipeline:
     ) -> Self:
         """Reads models.yaml and the lock file beside it, and checks all of both.
 
-        Args:
-            path: path of models.yaml.
-            overrides: values that replace those of the file, see `load_spec`.
-            kept: whether targets are what the process keeps that runs the workflow, and not what is detected here.
+        Overrides replace values of the file, see `load_spec`. If `kept`, targets are what the process keeps that runs
+        the workflow, and not what is detected here.
 
         Raises:
             SpecError: the first mistake found. An absent target is one, unless it is not required or all trials that
@@ -173,6 +172,15 @@ class Pipeline:
             self._runs[known] = Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
         return self._runs[known]
 
+    def recorded(self, build: BuildSpec, task_key: str) -> ShardContent | None:
+        """Returns what the run has recorded that tunes a task for a build; None if it has not begun.
+
+        Raises:
+            StoreError: its shard is corrupt.
+        """
+        shard = shard_path(self.project / layout.SHARDS, self.run(build, task_key))
+        return read_shard(shard) if shard.exists() and shard.stat().st_size else None
+
     def receipts(self, build: BuildSpec) -> list[Path]:
         """Returns the paths of the receipts that a build needs: one for each task, or one for all that share a budget.
 
@@ -214,7 +222,8 @@ class Pipeline:
             for task in self.read_manifest(build.model, build.target).tasks
             if not (self.project / receipts[task.key]).exists()
         ]
-        counts = {task.key: self._n_recorded(build, task.key) for task in tasks}
+        contents = {task.key: self.recorded(build, task.key) for task in tasks}
+        counts = {key: 0 if content is None else len(content.trials) for key, content in contents.items()}
         if build.shared:
             counts = dict.fromkeys(counts, sum(counts.values()))
         return [task.label for task in tasks if self._is_tuned(build, task.key) and counts[task.key] < build.trials]
@@ -223,10 +232,6 @@ class Pipeline:
         """Returns whether a task is to be tuned for a build: not without trials, and not if its config is locked."""
         locked = self.locked(build)
         return build.trials > 0 and (locked is None or task_key not in locked.tasks)
-
-    def _n_recorded(self, build: BuildSpec, task_key: str) -> int:
-        shard = shard_path(self.project / layout.SHARDS, self.run(build, task_key))
-        return len(read_shard(shard).trials) if shard.exists() and shard.stat().st_size else 0
 
     def _refuse_unmeasurable(self, build: BuildSpec) -> None:
         """Raises SpecError for a build that has trials to measure on an absent target."""
@@ -275,9 +280,7 @@ class Found:
     """The inputs of a build's stages, for commands that are called by hand.
 
     Attributes:
-        order: the build's order.
-        manifest: path of the manifest.
-        receipts: paths of the receipts that exist.
+        receipts: the receipts that exist.
         ingredients: the receipts to compile with: the refined receipts if they exist, otherwise `receipts`.
         refine: number of candidates of each task to try within the network.
     """

@@ -13,7 +13,6 @@ from anole.documents.manifest import ListedTask
 from anole.errors import DocumentError
 from anole.project.behind import Behind, find_behind
 from anole.project.pipeline import Pipeline
-from anole.store.shard import read_shard, shard_path
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,7 @@ class PlannedTask:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A job that would run.
-
-    Attributes:
-        stage: describe, extract, tune, refine, compile, evaluate or merge.
-        subject: the model, task or build that it works on.
-        reason: why it would run.
-    """
+    """A job of a stage that would run on a subject, which is a model, a task or a build, and why."""
 
     stage: str
     subject: str
@@ -73,12 +66,7 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """All known tasks, and the next steps in order.
-
-    Attributes:
-        skipped: the reason why a build is skipped, by the build's name: its hardware is absent.
-        behind: where the lock file is behind the records and models.yaml.
-    """
+    """All known tasks, the next steps in order, and for each build whose hardware is absent why it is skipped."""
 
     tasks: tuple[PlannedTask, ...]
     steps: tuple[PlannedStep, ...]
@@ -154,9 +142,8 @@ def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec], needed: Collection[P
 
 
 def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: Path) -> PlannedTask:
-    run = pipeline.run(build, entry.key)
-    shard = shard_path(pipeline.project / layout.SHARDS, run)
-    trials = read_shard(shard).trials[: build.trials] if shard.exists() and shard.stat().st_size else ()
+    content = pipeline.recorded(build, entry.key)
+    trials = () if content is None else content.trials[: build.trials]
     gflops = [trial.gflops for trial in trials if trial.gflops is not None]
     return PlannedTask(
         key=entry.key,
@@ -164,7 +151,7 @@ def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: P
         flop=entry.flop,
         used_by={},
         layers={},
-        preset=run.preset,
+        preset=pipeline.tuners[build.name].preset,
         trials=build.trials,
         shared=build.shared,
         measured=len(trials),
@@ -191,9 +178,10 @@ def _build_steps(pipeline: Pipeline, build: BuildSpec, ready: bool) -> Iterator[
     refines = pipeline.candidates(build) > 0
     refined = [("refine", layout.refined_path(build.name), "its tasks change")] if refines else []
     relocked = _is_locked_otherwise(pipeline, build)
+    reason = "its lock changed" if relocked else "refined again" if refines else "its tasks change"
     stages = [
         *refined,
-        ("compile", layout.build_path(build.name), _compile_reason(relocked, refines)),
+        ("compile", layout.build_path(build.name), reason),
         ("evaluate", layout.evaluation_path(build.name), "compiled again"),
     ]
     for stage, path, reason in stages:
@@ -201,12 +189,6 @@ def _build_steps(pipeline: Pipeline, build: BuildSpec, ready: bool) -> Iterator[
         ready = ready and exists and not (stage == "compile" and relocked)
         if not ready:
             yield PlannedStep(stage, build.name, reason if exists else "new")
-
-
-def _compile_reason(relocked: bool, refines: bool) -> str:
-    if relocked:
-        return "its lock changed"
-    return "refined again" if refines else "its tasks change"
 
 
 def _is_locked_otherwise(pipeline: Pipeline, build: BuildSpec) -> bool:
