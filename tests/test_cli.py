@@ -71,17 +71,11 @@ def test_the_example_of_a_command_is_accepted(name: str) -> None:
 
 
 def test_a_refusal_is_one_line_without_traceback() -> None:
-    result = run("plan")
-    assert result.exit_code == 2
-    assert result.stderr.startswith("anole: models.yaml: there is no such file in ")
-    assert result.stderr.count("\n") == 1
-
-
-def test_the_installed_command_refuses_in_the_same_way() -> None:
     command = [sys.executable, "-m", "anole", "plan"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("anole: models.yaml: there is no such file in ")
+    done, result = subprocess.run(command, capture_output=True, text=True, check=False), run("plan")
+    assert (done.returncode, done.stdout, done.stderr) == (result.exit_code, "", result.stderr)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("anole: models.yaml: there is no such file in ")
 
 
 _NEIGHBOURS = (
@@ -214,6 +208,7 @@ def test_an_unknown_model_is_told_the_known_ones(empty_project: Path) -> None:
     )
     result = run("extract", "nett", "--target", "cpu")
     assert "found 'nett', which is not one of the models; did you mean 'net'?" in result.stderr
+    assert "targets: found 'cuda', which is not one of the targets" in run("extract", "net", "--target", "cuda").stderr
 
 
 @pytest.mark.parametrize("build", ["no-such-build", "builds/no-such-build", "builds/no-such-build/"])
@@ -238,23 +233,20 @@ def test_a_damaged_database_is_told_and_no_error(empty_project: Path, caplog: py
     assert json.loads((empty_project / "work/stamp.json").read_text())["merged"]["replaced"]
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_a_disk_that_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOENT])
+def test_a_disk_that_refuses_is_one_line_and_a_bug_keeps_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), "work/x.json")
 
     monkeypatch.setattr("anole.merge.stage.merge_builds", refuse)
     result = run("merge", "any")
-    assert result.exit_code == 2
-    assert result.stderr == f"anole: work/x.json: cannot be written: {os.strerror(number)}\n"
-
-
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOENT, "gone", "x")
-
-    monkeypatch.setattr("anole.merge.stage.merge_builds", fail)
-    assert isinstance(run("merge", "any").exception, OSError)
+    if number == errno.ENOENT:
+        assert isinstance(result.exception, OSError)
+    else:
+        told = f"anole: work/x.json: cannot be written: {os.strerror(number)}\n"
+        assert (result.exit_code, result.stderr) == (2, told)
 
 
 def test_starting_imports_nothing_heavy() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,14 +15,12 @@ from anole.documents.described import write_described
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
 from anole.documents.manifest import ListedTask
 from anole.documents.receipt import Receipt, Refined, TriedConfig, write_receipt
-from anole.errors import StoreError
-from anole.plain import to_plain
 from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, make_plan
 from anole.record import Config, Confirmation, Measurement, Run, Status, Trial, utc_now
 from anole.report.plan_table import render_plan
-from anole.store.shard import Shard, shard_path
+from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.task import Conv2d, Dense, Task, Workload
 
@@ -228,23 +225,6 @@ def test_a_target_that_no_node_has_described_is_asked_for_first(project: Path, p
         ("extract", "cpu is described anew"),
     ]
     assert plan().tasks == ()
-
-
-def test_a_corrupt_shard_is_named(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
-    (task,) = extracted(pipeline, "one", (SHARED, 3))
-    run = measured(pipeline, task, [2.0])
-    shard = shard_path(pipeline.project / layout.SHARDS, run)
-    shard.write_text("nonsense\n" + shard.read_text())
-    with pytest.raises(StoreError, match=shard.name):
-        plan()
-
-
-def test_the_plain_form_is_json(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
-    extracted(pipeline, "one", (SHARED, 3))
-    plain = json.loads(json.dumps(to_plain(plan())))
-    assert plain["tasks"][0]["label"] == SHARED.label
-    assert plain["tasks"][0]["receipt"].endswith("/3.json")
-    assert plain["steps"][-1] == {"stage": "merge", "subject": "db/tuning.sqlite", "reason": "new results"}
 
 
 def shown(plan: Plan, width: int = 120) -> list[str]:
