@@ -26,11 +26,7 @@ _LONGEST_S = 24 * 3600.0
 
 
 def read_bytes(path: Path) -> bytes:
-    """Returns the content of a file.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Returns the content of a file; raises StoreError if it cannot be read."""
     try:
         return read_regular(path)
     except OSError as error:
@@ -56,11 +52,7 @@ def read_regular(path: Path) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the entries of a folder, are on the disk.
-
-    Raises:
-        OSError: writing to the disk fails.
-    """
+    """Waits until a file, or the entries of a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -78,11 +70,7 @@ def close(descriptor: int) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Creates a folder, and those above it that are missing; they are on the disk when it returns.
-
-    Raises:
-        OSError: a folder cannot be created, or writing to the disk fails.
-    """
+    """Creates a folder, and those above it that are missing; they are on the disk when it returns."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -90,11 +78,7 @@ def make_folder(path: Path) -> None:
 
 
 def document_text(plain: Mapping[str, Any]) -> str:
-    """Returns a value as the text of an indented JSON file.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Returns a value as the text of an indented JSON file; raises ValueError if a number is not finite."""
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -102,9 +86,6 @@ def replace_durably(temporary: Path, path: Path) -> None:
     """Gives a complete file or folder another name, in place of the file that has it.
 
     After a power loss the name holds either all of the old content or all of the new content.
-
-    Raises:
-        OSError: it cannot be renamed, or writing to the disk fails.
     """
     for inner in temporary.rglob("*") if temporary.is_dir() else ():
         sync(inner)
@@ -114,15 +95,10 @@ def replace_durably(temporary: Path, path: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> bool:
-    """Writes a file by rename, and only if its content differs.
+    """Writes a file by rename if its content differs; returns whether it does.
 
-    An unchanged file keeps its modification time, so that jobs that depend on it do not run again.
-
-    Returns:
-        Whether the file was written.
-
-    Raises:
-        OSError: the file cannot be written; the old one is unchanged.
+    An unchanged file keeps its modification time, so that jobs that depend on it do not run again. After an error the
+    old file is unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
     with suppress(OSError):

@@ -21,12 +21,7 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=F
 
 
 def canonical_json(value: object) -> str:
-    """Returns the canonical JSON text of a value: sorted keys, no spaces, no NaN.
-
-    Raises:
-        ValueError: the value holds NaN or an infinity.
-        TypeError: the value cannot be represented in JSON.
-    """
+    """Returns the canonical JSON text of a value: sorted keys, no spaces; raises ValueError for NaN and infinities."""
     return _encode(value)
 
 

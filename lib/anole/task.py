@@ -164,11 +164,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
 
 
 def workload_from_json(plain: object) -> Workload:
-    """Returns the workload of a plain form that `workload_to_json` made.
-
-    Raises:
-        ValueError: the operator is unknown, or a field is missing, of a wrong type or out of range.
-    """
+    """Returns the workload of a plain form that `workload_to_json` made; raises ValueError with the field at fault."""
     if not isinstance(plain, Mapping):
         raise ValueError(f"the workload is {shown(plain)}, not an object")
     operator = plain.get("operator")
@@ -211,11 +207,7 @@ class Task:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the task of a plain form that `to_json` made.
-
-        Raises:
-            ValueError: it is none; the message names the field.
-        """
+        """Returns the task of a plain form that `to_json` made; raises ValueError with the field at fault."""
         workload, target, version = (plain.get(name) for name in ("workload", "target", "template_version"))
         if not isinstance(target, Mapping) or not isinstance(target.get("kind"), str):
             raise ValueError(f"the target is {shown(target)}, not an object with a kind")

@@ -150,11 +150,7 @@ def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
-    """Changes to the project folder, which holds models.yaml, and returns the other paths made absolute.
-
-    Raises:
-        SpecError: the folder does not exist.
-    """
+    """Changes to the project folder, which holds models.yaml, and returns the other paths made absolute."""
     if spec.parent.resolve() == Path.cwd():
         return list(paths)
     if not spec.parent.is_dir():
@@ -174,11 +170,7 @@ def guard_process(what: str) -> None:
 
 
 def require_target(what: str, description: Mapping[str, Any]) -> None:
-    """Refuses a target that this machine is not.
-
-    Raises:
-        TargetError: this machine is not the target.
-    """
+    """Refuses a target that this machine is not, by a TargetError."""
     from anole.targets import get_target
 
     if (absence := get_target(description).absence()) is not None:

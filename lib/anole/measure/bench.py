@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Container, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from anole.host.process import CallFailed, CallTimedOut, Worker
 from anole.measure.builders import Built
@@ -20,66 +20,11 @@ from anole.targets.base import Device
 from anole.task import Workload
 
 
-class Bench(Protocol):
-    """What runs built candidates: one device of this machine, or servers; a context manager that ends its processes."""
-
-    def __enter__(self) -> Self:
-        """Returns itself."""
-
-    def __exit__(self, *_: object) -> None:
-        """Ends all processes."""
-
-    def held(self, n: int) -> AbstractContextManager[None]:
-        """Holds devices while candidates run, no more than `n` calls can use."""
-
-    @property
-    def n_lanes(self) -> int:
-        """How many candidates run at once at most."""
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another candidate can begin."""
-
-    @property
-    def connections(self) -> list[Any]:
-        """What becomes readable when something has ended."""
-
-    @property
-    def left_s(self) -> float:
-        """Seconds after which there is something to collect in any case; infinite if there never is."""
-
-    def begin(self, candidate: Built) -> None:
-        """Starts running a built candidate, for which there must be room."""
-
-    def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
-        """Returns positions and measurements of the candidates that have ended, given the readable connections.
-
-        Raises:
-            MeasureError: measuring is not possible at all, or no longer.
-            TargetError: there is no such device.
-        """
-
-    def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
-        """Runs candidates one after another on one device and returns their measurements; raises as `collect`."""
-
-    def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Runs rivals in turns on one device for some seconds and returns their measurements, in order.
-
-        Raises:
-            CallError, DeviceLostError: they cannot be run together.
-            MeasureError: measuring is not possible at all, or no longer.
-            TargetError: there is no such device.
-        """
-
-    def abandon(self) -> None:
-        """Abandons what runs."""
-
-    def compare_devices(self, candidate: Built | None) -> None:
-        """Finds out whether the devices are alike, by a candidate that worked, if there are several."""
-
-
 class LocalBench:
-    """Runs candidates of a workload in a process of its own, which is replaced when it is lost; see `Bench`."""
+    """Runs candidates of a workload in a process of its own, which is replaced when it is lost.
+
+    A context manager that ends the process.
+    """
 
     n_lanes = 1
 
@@ -129,18 +74,26 @@ class LocalBench:
         self._submit([candidate], None, self._run_limit_s)
 
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
-        """Returns the position and the measurement of the candidate, if it has ended or has passed its limit."""
+        """Returns the position and the measurement of the candidate, if it has ended or has passed its limit.
+
+        Raises:
+            MeasureError: measuring is not possible at all, or no longer.
+            TargetError: there is no such device.
+        """
         candidate = self._candidate
         if candidate is None or (self.left_s > 0 and not any(each in readable for each in self.connections)):
             return []
         return [(candidate.position, self._finish(candidate))]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
-        """Runs candidates one after another and returns their measurements."""
+        """Runs candidates one after another and returns their measurements; raises as `collect`."""
         return [candidate.failure or self._run(candidate) for candidate in candidates]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Runs rivals in turns for some seconds and returns their measurements, in order; raises as `Bench.compare`."""
+        """Runs rivals in turns for some seconds and returns their measurements, in order.
+
+        Raises as `collect`, and CallError or DeviceLostError if they cannot be run together.
+        """
         able = [candidate for candidate in candidates if candidate.failure is None]
         self._submit(able, seconds, seconds + self._run_limit_s * max(1, len(able)))
         return self._results.of_rivals(candidates, self._result(), self._spent_s)

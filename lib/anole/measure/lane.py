@@ -100,7 +100,7 @@ class Lane:
         self.server, self.wait_s = str(self._places[0]), 0.0
         self.failure: DeviceLostError | None = None
         self.failed_at = ""
-        self._wait(0.0)
+        self._be(LaneState.WAITING, 0.0)
 
     @property
     def connections(self) -> list[Any]:
@@ -268,11 +268,11 @@ class Lane:
             self._be(LaneState.GONE, math.inf)
         else:
             self.wait_s = wait_s
-            self._wait(wait_s)
+            self._be(LaneState.WAITING, wait_s)
 
     def _restart(self) -> None:
         self._end_session()
-        self._wait(0.0)
+        self._be(LaneState.WAITING, 0.0)
 
     def _end_session(self) -> None:
         self._leave_queue()
@@ -283,9 +283,6 @@ class Lane:
             with suppress(OSError):
                 self._tracker.close()
             self._tracker = None
-
-    def _wait(self, seconds: float) -> None:
-        self._be(LaneState.WAITING, seconds)
 
     def _be(self, state: LaneState, seconds: float) -> None:
         self.state, self._ends_s = state, time.perf_counter() + seconds

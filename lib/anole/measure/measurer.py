@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anole.errors import MachineError, cause
 from anole.host.machine import available_cores
-from anole.measure.bench import Bench, LocalBench
+from anole.measure.bench import LocalBench
 from anole.measure.builders import Builders, Built
 from anole.measure.calls import start_building
 from anole.measure.options import MeasureOptions
@@ -27,6 +27,9 @@ from anole.targets.base import Device
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
+
+Bench = LocalBench | RemoteBench
+"""What runs candidates, by where that is."""
 
 _AHEAD = 2
 _LONGEST_WAIT_S = 60.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from heapq import heappush, heappushpop
-from itertools import count
+from operator import itemgetter
 
 from anole.errors import DeviceLostError
 from anole.host.process import CallError, WorkerTimeout
@@ -35,10 +34,8 @@ class Results:
     """
 
     def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MOST) -> None:
-        self._tolerance, self.best_s = tolerance, best_s
-        self._most, self._numbers = most, count()
-        self._kept: dict[str, Built] = {}
-        self._slowest_first: list[tuple[float, int, str]] = []
+        self._tolerance, self.best_s, self._most = tolerance, best_s, most
+        self._kept: dict[str, tuple[float, Built]] = {}
 
     def of_one(self, candidate: Built, outcome: Sequence[Timed] | Exception, run_s: float) -> Measurement:
         """Returns the measurement of a candidate that ran alone, from what its run returned or one of `FAILURES`."""
@@ -64,22 +61,20 @@ class Results:
         if latency_s is None:
             candidate.artifact.unlink(missing_ok=True)
             return
-        self._kept[name] = candidate
-        entry = (-latency_s, next(self._numbers), name)
-        if len(self._slowest_first) < self._most:
-            heappush(self._slowest_first, entry)
-        else:
-            slowest = heappushpop(self._slowest_first, entry)[-1]
-            self._kept.pop(slowest).artifact.unlink(missing_ok=True)
+        self._kept[name] = latency_s, candidate
+        if len(self._kept) > self._most:
+            slowest = max(self._kept, key=lambda each: self._kept[each][0])
+            self._kept.pop(slowest)[1].artifact.unlink(missing_ok=True)
 
     @property
     def fastest(self) -> Built | None:
         """The built candidate that ran fastest; None if none has worked."""
-        return self._kept[max(self._slowest_first)[-1]] if self._slowest_first else None
+        return min(self._kept.values(), key=itemgetter(0))[1] if self._kept else None
 
     def find(self, config: Config) -> Built | None:
         """Returns the built candidate of a config, or None if its artifact is not kept."""
-        return self._kept.get(canonical_json(dict(config)))
+        kept = self._kept.get(canonical_json(dict(config)))
+        return None if kept is None else kept[1]
 
     def _compared(self, candidate: Built, timed: Timed, run_s: float) -> Compared:
         return Compared(**vars(self._measured(candidate, timed, run_s)), least_ratio=timed.least_ratio)

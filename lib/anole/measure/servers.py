@@ -44,7 +44,7 @@ class _Call:
 
 
 class RemoteBench:
-    """Runs candidates of a workload on servers; see `anole.measure.bench.Bench`.
+    """Runs candidates of a workload on servers; a context manager that gives them back.
 
     What ran on a server that is lost runs again on another one, or on the same one when it is back. What loses its
     server several times is assumed to crash it.
@@ -108,12 +108,7 @@ class RemoteBench:
         self._dispatch()
 
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
-        """Returns positions and measurements of the candidates that have ended.
-
-        Raises:
-            MeasureError: no server is left, and none comes back.
-            TargetError: a server has no such device.
-        """
+        """Returns positions and measurements of the candidates that have ended; raises as `LocalBench.collect`."""
         done = self._advance(readable)
         return [(call.candidates[0].position, self._measurement(call.candidates[0], ended)) for call, ended in done]
 

@@ -85,11 +85,7 @@ class Answers:
         return self.pipeline.spec.builds[job.build]
 
     def build_of_run(self, task_key: str, run_key: str) -> BuildSpec:
-        """Returns a build that needs a run.
-
-        Raises:
-            KeyError: no build needs it.
-        """
+        """Returns a build that needs a run; raises KeyError if none does."""
         if run_key not in self._builds_of_runs:
             for build in self.pipeline.spec.builds.values():
                 self._builds_of_runs.setdefault(self.pipeline.run(build, task_key).key, build)
@@ -129,11 +125,7 @@ class Answers:
         return self.tuner_of(job)[1]
 
     def tuner_of(self, job: Wildcards) -> tuple[TunerSettings, int]:
-        """Returns the tuner's settings and the seed of a run, or of tasks that share a budget.
-
-        Raises:
-            KeyError: no build has them.
-        """
+        """Returns the tuner's settings and the seed of a run, or of tasks that share a budget."""
         build = self._build_of_budget(job) if hasattr(job, "key") else self.build_of_run(job.task, job.run)
         return self.pipeline.tuners[build.name], build.seed
 

@@ -36,11 +36,7 @@ class Behind:
 
 
 def find_behind(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[Behind]:
-    """Returns where the lock file is behind, given the builds whose manifests are up to date, so that tasks are known.
-
-    Raises:
-        StoreError: a shard is corrupt.
-    """
+    """Returns where the lock file is behind; only of builds whose manifests are up to date are the tasks known."""
     known, file = {**pipeline.spec.builds, **pipeline.skipped}, pipeline.spec.file
     strange = [name for name in pipeline.lockfile.builds if name not in known]
     found = [Behind(name, name, f"{file} has no such build") for name in strange]

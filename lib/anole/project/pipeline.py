@@ -111,21 +111,13 @@ class Pipeline:
         """Returns the path of the manifest of a build's model and target."""
         return layout.manifest_path(build.model, build.target)
 
-    def manifests(self) -> list[Path]:
-        """Returns the paths of the manifests of all builds, each once."""
-        return list(dict.fromkeys(self.manifest(build) for build in self.spec.builds.values()))
-
     def origin(self, model: str, target: str) -> Origin:
         """Returns the origin that an up-to-date manifest has."""
         description = self.description(target)
         return Origin(self.spec.models[model].to_json(), dict(description), extract_versions(description))
 
     def description(self, target: str) -> Mapping[str, Any]:
-        """Returns a target's complete description.
-
-        Raises:
-            SpecError: no node has described it yet.
-        """
+        """Returns a target's complete description; raises SpecError if no node has described it yet."""
         if target in self.descriptions:
             return self.descriptions[target]
         return describe_target(self.spec.targets[target], self.project)
@@ -200,8 +192,7 @@ class Pipeline:
     def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
         """Returns the path of each task's receipt by task key: its own, or the common one of a shared budget.
 
-        Raises:
-            DocumentError: the manifest is missing, broken or stale.
+        Raises as `read_manifest`.
         """
         weights = self.read_manifest(build.model, build.target).weights
         if build.shared:
@@ -212,9 +203,7 @@ class Pipeline:
     def unmeasured(self, build: BuildSpec) -> list[str]:
         """Returns the labels of the tasks that a build needs tuned and that have trials left to measure.
 
-        Raises:
-            DocumentError: the manifest is missing, broken or stale.
-            StoreError: a shard is corrupt.
+        Raises as `read_manifest` and `recorded`.
         """
         receipts = self.receipts_of_tasks(build)
         tasks = [
@@ -264,11 +253,7 @@ class Pipeline:
 
 
 def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[str, Any]]:
-    """Returns a model of a models.yaml, and the description of one of its targets.
-
-    Raises:
-        SpecError: the file has a mistake, or has no such model or target.
-    """
+    """Returns a model of a models.yaml, and the description of one of its targets; raises SpecError without them."""
     spec = load_spec(path)
     Node(model, "models", spec.file).choice(spec.models, "one of the models")
     Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
@@ -293,12 +278,7 @@ class Found:
 
 
 def find_build(path: Path, name: str) -> Found:
-    """Returns the inputs for compiling or refining a build of a models.yaml.
-
-    Raises:
-        SpecError: the file has a mistake, or has no such build.
-        DocumentError: the manifest is missing, broken or stale.
-    """
+    """Returns the inputs for compiling or refining a build of a models.yaml; raises as `Pipeline.receipts`."""
     pipeline = Pipeline.load(path)
     Node(name, "builds", pipeline.spec.file).choice(pipeline.spec.builds, "one of the builds")
     build = pipeline.spec.builds[name]

@@ -75,12 +75,9 @@ class Plan:
 
 
 def make_plan(pipeline: Pipeline) -> Plan:
-    """Returns the state of a project's tasks and the jobs left to do.
+    """Returns the state of a project's tasks and the jobs left to do; raises StoreError for a corrupt shard.
 
     The tasks of a model are known, and part of the plan, only after it is extracted.
-
-    Raises:
-        StoreError: a shard is corrupt.
     """
     extracts = dict(_extracts(pipeline))
     builds = pipeline.spec.builds.values()
