@@ -38,7 +38,7 @@ settings.load_profile("few")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _LONGEST = (
-    "workflow/test_whole",
+    "workflow/test_project",
     "workflow/test_simulated",
     "evaluate/test_stage",
     "compile/test_build",

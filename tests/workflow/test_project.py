@@ -24,21 +24,22 @@ pytestmark = pytest.mark.workflow
 
 SHARED, OF_TINY, OF_CHAIN = (f"conv2d {channels} k3x3 s1 8x8" for channels in ("3->16", "16->16", "16->32"))
 CHAIN, MORE = "chain-cpu-random", "more-cpu-random"
+BOTH = [CHAIN, MORE]
 
 
 @pytest.fixture(scope="module")
 def built(tuned_two: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """An ONNX file whose layers are all tuned already, built after candidates were tried within it."""
+    """An ONNX file whose layers are all tuned already, built."""
     project = tuned_two[0].copy(tmp_path_factory.mktemp("built"))
     write_onnx(project.folder / "more.onnx", [16, 16])
-    write_models(project, "more")
+    write_models(project, "more", refine=0)
     outcome = project.snakemake()
     assert outcome.code == 0, outcome.output
     return project, outcome
 
 
-def write_models(project: Project, *names: str) -> None:
-    builds = [{"model": name, "target": "cpu", "refine": 2 * (name == "more")} for name in names]
+def write_models(project: Project, *names: str, refine: int = 2) -> None:
+    builds = [{"model": name, "target": "cpu", "refine": refine if name == "more" else 0} for name in names]
     project.write({name: {"source": f"onnx:{name}.onnx"} for name in names}, builds=builds)
 
 
@@ -49,11 +50,11 @@ def project(built: Any, tmp_path: Path) -> Project:
 
 @pytest.fixture(scope="module")
 def built_both(built: Any, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project after another model was added, whose layers are tuned as well."""
+    """The project after candidates were tried within its network, and another tuned model was added."""
     project = built[0].copy(tmp_path_factory.mktemp("both"))
     write_models(project, "chain", "more")
     outcome = project.snakemake()
-    assert outcome.jobs == {"compile": [CHAIN], "evaluate": [CHAIN], "merge": [""]}, outcome.output
+    assert outcome.jobs == {"refine": [MORE], "compile": BOTH, "evaluate": BOTH, "merge": [""]}, outcome.output
     return project
 
 
@@ -69,17 +70,20 @@ def test_a_layer_of_two_models_is_tuned_once(tuned_two: Any) -> None:
     assert all(len(content.trials) == 2 for content in project.shards().values())
 
 
-def test_what_was_tuned_is_refined_compiled_evaluated_and_merged(built: Any) -> None:
+def test_what_was_tuned_is_compiled_evaluated_and_merged(built: Any) -> None:
     project, outcome = built
-    jobs = {"extract": ["more-cpu"], "refine": [MORE], "compile": [MORE], "evaluate": [MORE], "merge": [""]}
-    assert outcome.jobs == jobs
+    assert outcome.jobs == {"extract": ["more-cpu"], "compile": [MORE], "evaluate": [MORE], "merge": [""]}
     ((model, reference, latency_s, error),) = project.query(
         "select model, reference, latency_s, relative_error from model_latency"
     )
     assert (model, reference) == ("more", "onnxruntime") and latency_s > 0 and error < 1e-4
     assert project.query("select count(*) from trial") == [(6,)]
-    receipts = read_receipts([project.folder / f"work/refined/{MORE}.json"])
-    tasks = read_build(project.folder / f"builds/{MORE}").tasks
+
+
+@pytest.mark.guard
+def test_candidates_are_tried_between_tuning_and_compiling(built_both: Project) -> None:
+    receipts = read_receipts([built_both.folder / f"work/refined/{MORE}.json"])
+    tasks = read_build(built_both.folder / f"builds/{MORE}").tasks
     assert set(receipts) == {task.key for task in tasks} and len(receipts) == 2
     for task in tasks:
         rivals = [(rival.config, rival.latency_s) for rival in receipts[task.key].rivals]
@@ -96,8 +100,7 @@ def test_it_is_shown_by_networks_and_layers(built: Any, tuned_two: Any) -> None:
     assert sorted(layers) == tuned_two[0].tuned_labels(tuned_two[1])
     output = built[1].output
     stages = re.findall(r"^(\w+)  +([^ ]+(?: on cpu)?)  +\S.* [0-9.]+ s$", output, re.MULTILINE)
-    of_build = [(stage, MORE) for stage in ("refine", "compile", "evaluate")]
-    assert stages == [("extract", "more on cpu"), *of_build, ("merge", "db/tuning.sqlite")]
+    assert stages == [("extract", "more on cpu"), ("compile", MORE), ("evaluate", MORE), ("merge", "db/tuning.sqlite")]
     rows = re.findall(r"^builds/(\S+) +[0-9.]+ +[0-9.]+ \([0-9.]+x\) +\S+$", output, re.MULTILINE)
     assert (rows, output.count("anole report")) == ([MORE], 1)
     assert len(output.splitlines()) <= 20 and not re.search(r"\x1b|[0-9a-f]{64}", output)
@@ -184,13 +187,13 @@ def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Project) -
 
 
 @pytest.mark.guard
-def test_stages_by_hand_do_what_the_rules_do(project: Project) -> None:
-    (project.folder / "db/tuning.sqlite").unlink()
-    before = read_build(project.folder / f"builds/{MORE}").tasks
+def test_stages_by_hand_do_what_the_rules_do(both: Project) -> None:
+    (both.folder / "db/tuning.sqlite").unlink()
+    before = read_build(both.folder / f"builds/{MORE}").tasks
     for command in (["extract", "more", "--target", "cpu"], ["compile", MORE], ["merge"]):
-        assert project.anole(*command).returncode == 0
-    assert read_build(project.folder / f"builds/{MORE}").tasks == before
-    assert project.query("select distinct matched from build_task") == [("tuned",)]
+        assert both.anole(*command).returncode == 0
+    assert read_build(both.folder / f"builds/{MORE}").tasks == before
+    assert both.query("select distinct matched from build_task") == [("tuned",)]
 
 
 def prefer_other_configs(project: Project) -> None:
