@@ -96,10 +96,7 @@ def test_what_is_appended_is_read_back(
     assert [to_plain(found) for found in content.confirmations] == [to_plain(given) for given in confirmed]
     assert content.iterations == dict(enumerate(searched))
     with Shard.open(project.shards, run, project.CONV) as shard:
-        assert shard.trials == content.trials
-        assert shard.confirmations == content.confirmations
-        assert shard.iterations == content.iterations
-        assert shard.started_at == content.started_at
+        assert shard.content == content
 
 
 def test_a_run_is_resumed_where_it_stopped(project) -> None:

@@ -18,32 +18,26 @@ _TOLERANCE = 1e-9
 """Relative difference by which rounding may change a speed."""
 
 
-def trial_problem(trial: Trial, flop: int) -> str | None:
-    """Says what is impossible about a trial of a task that takes `flop` operations, or returns None."""
-    if trial.iteration < 0:
-        return f"iteration is {trial.iteration}"
-    return _negative("elapsed_s", trial.elapsed_s) or _timed_problem(trial, flop)
-
-
-def remeasurement_problem(remeasurement: Remeasurement, flop: int) -> str | None:
-    """Says what is impossible about a trial's new measurement, or returns None."""
-    return _timed_problem(remeasurement, flop)
-
-
-def confirmation_problem(confirmation: Confirmation) -> str | None:
-    """Says what is impossible about a confirmation, or returns None."""
-    for name in ("after_trials", "rank"):
-        if getattr(confirmation, name) < 0:
-            return f"{name} is {getattr(confirmation, name)}"
-    return _measurement_problem(confirmation.measurement)
-
-
-def space_problem(facts: SpaceFacts) -> str | None:
-    """Says what is impossible about the facts of a space, or returns None."""
-    if facts.size < 0 or facts.sampled <= 0:
-        return f"a space of {facts.size} configs, of which {facts.sampled} were sampled"
-    bad = {reason: n for reason, n in facts.rejections.items() if type(n) is not int or not 0 <= n <= facts.sampled}
-    return f"rejections of {facts.sampled} samples are {bad}" if bad else None
+def problem_of(record: object, flop: int) -> str | None:
+    """Says what is impossible about a record of a task that takes `flop` operations, or returns None."""
+    match record:
+        case Trial():
+            if record.iteration < 0:
+                return f"iteration is {record.iteration}"
+            return _negative("elapsed_s", record.elapsed_s) or _timed_problem(record, flop)
+        case Remeasurement():
+            return _timed_problem(record, flop)
+        case Confirmation():
+            for name in ("after_trials", "rank"):
+                if getattr(record, name) < 0:
+                    return f"{name} is {getattr(record, name)}"
+            return _measurement_problem(record.measurement)
+        case SpaceFacts(size, sampled, rejections):
+            if size < 0 or sampled <= 0:
+                return f"a space of {size} configs, of which {sampled} were sampled"
+            bad = {reason: n for reason, n in rejections.items() if type(n) is not int or not 0 <= n <= sampled}
+            return f"rejections of {sampled} samples are {bad}" if bad else None
+    return None
 
 
 def _timed_problem(record: Trial | Remeasurement, flop: int) -> str | None:

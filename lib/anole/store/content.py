@@ -16,7 +16,7 @@ from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
 from anole.plain import FLAT, Misfit, from_plain, to_plain
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
-from anole.store import checks
+from anole.store.checks import problem_of
 from anole.store.lines import Chain, checksum_of, whole_lines, without_checksum
 from anole.strict_json import parse_json, parse_record
 from anole.task import Task
@@ -32,12 +32,7 @@ SearchLog = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class Head:
-    """The first line of a shard: its run and task.
-
-    Attributes:
-        key: the run's key, which must match the key computed from the run's fields.
-        task: the task in plain JSON values.
-    """
+    """The first line of a shard: its run, whose fields must have the given key, and its task in plain JSON values."""
 
     schema: int
     started_at: Time
@@ -86,8 +81,6 @@ class ShardContent:
         trials: the trials, ordered by their numbers 0, 1, 2 and so on, each with its latest measurement.
         configs: the canonical JSON of each trial's config, all different.
         confirmations: the confirmations, oldest first.
-        iterations: the search figures of each iteration, by its number.
-        started_at: when the shard was created.
         sources: the runs of similar tasks that the run learned from; None if it did not look for any.
         space: facts about the task's space; None if they were not computed.
         sealed: whether every line has a checksum, as all have that this version writes.
@@ -139,16 +132,72 @@ class ShardContent:
         )
 
 
+@dataclass
+class Recorded:
+    """What a run has recorded so far, while its shard is read or appended to.
+
+    Attributes:
+        configs: where each config was measured: the number of a line or of a trial, by the config's canonical JSON.
+        sealed, sources, space: as in `ShardContent`.
+    """
+
+    run: Run
+    task: Task
+    started_at: str
+    sealed: bool = True
+    trials: list[Trial] = field(default_factory=list)
+    configs: dict[str, int] = field(default_factory=dict)
+    confirmations: list[Confirmation] = field(default_factory=list)
+    iterations: dict[int, SearchLog] = field(default_factory=dict)
+    sources: tuple[Source, ...] | None = None
+    space: SpaceFacts | None = None
+
+    def add(self, record: object) -> None:
+        """Adds a record that follows those before it; the config of a trial is already among the configs."""
+        match record:
+            case Trial():
+                self.trials.append(record)
+            case Remeasurement(number, measurement, gflops, time):
+                self.trials[number] = replace(
+                    self.trials[number], measurement=measurement, gflops=gflops, created_at=time
+                )
+            case Confirmation():
+                self.confirmations.append(record)
+            case Iteration(number, log):
+                self.iterations[number] = log
+            case SpaceFacts():
+                self.space = record
+            case WarmStart(sources):
+                self.sources = sources
+
+    def content(self) -> ShardContent:
+        """Returns all of it."""
+        lists = tuple(self.trials), tuple(self.configs), tuple(self.confirmations)
+        others = self.sources, self.space, self.sealed
+        return ShardContent(self.run, self.task, *lists, dict(self.iterations), self.started_at, *others)
+
+
+def read_stored(path: Path) -> tuple[ShardContent, bytes] | None:
+    """Reads one shard: its content and its whole lines, or None if a crash left it without any.
+
+    Raises:
+        StoreError: the file cannot be read, or a line is corrupt.
+    """
+    data = whole_lines(read_bytes(path))
+    content = parse_shard(path, data)
+    return None if content is None else (content, data)
+
+
 def read_shard(path: Path) -> ShardContent:
     """Reads one shard; a last line that a crash truncated is ignored.
 
     Raises:
         StoreError: the file cannot be read, a line is corrupt, or it holds no run yet.
     """
-    content = parse_shard(path, whole_lines(read_bytes(path)))
-    if content is None:
+    stored = read_stored(path)
+    if stored is None:
         raise StoreError(f"{path}: holds no run: the tuner was stopped before it wrote the first line")
-    return content
+    return stored[0]
 
 
 def read_head(path: Path) -> tuple[Run, Task] | None:
@@ -167,74 +216,46 @@ def read_head(path: Path) -> tuple[Run, Task] | None:
 
 
 def parse_shard(path: Path, data: bytes) -> ShardContent | None:
-    """Parses the complete lines of a shard.
-
-    Args:
-        path: the file, for messages.
-        data: its bytes, as `whole_lines` returns them.
-
-    Returns:
-        Their content, or None if there are no lines.
+    """Parses the complete lines of a shard, as `whole_lines` returns them; returns None if there are none.
 
     Raises:
         StoreError: a line is corrupt; the message says which, what was found and how to repair the file.
     """
+    recorded = parse_recorded(path, data)
+    return None if recorded is None else recorded.content()
+
+
+def parse_recorded(path: Path, data: bytes) -> Recorded | None:
+    """Parses the complete lines of a shard as `parse_shard` does, to append further ones."""
     lines = _lines(path, data)
     if not lines:
         return None
     head = lines[0].read(Head)
     sealed = _verify(lines, head)
-    run, task = _run_and_task(lines[0], head)
-    flop = task.workload.flop
-    trials: list[Trial] = []
-    confirmations: list[Confirmation] = []
-    iterations: dict[int, SearchLog] = {}
-    sources: tuple[Source, ...] | None = None
-    space: SpaceFacts | None = None
-    measured: dict[str, int] = {}
+    recorded = Recorded(*_run_and_task(lines[0], head), head.started_at, sealed)
+    trials, flop = recorded.trials, recorded.task.workload.flop
     for line in lines[1:]:
-        match line.read(Trial, Remeasurement, Confirmation, Iteration, SpaceFacts, WarmStart):
-            case Trial() as trial:
-                first = measured.setdefault(line.canonical(trial.config), line.number)
+        record = line.read(Trial, Remeasurement, Confirmation, Iteration, SpaceFacts, WarmStart)
+        match record:
+            case Trial():
+                first = recorded.configs.setdefault(line.canonical(record.config), line.number)
                 if first != line.number:
                     line.fail(f"the config of line {first} is measured again")
-                if trial.number != len(trials):
-                    line.fail(f"trial {trial.number} stands where trial {len(trials)} is expected")
-                line.require(checks.trial_problem(trial, flop))
-                trials.append(trial)
-            case Remeasurement() as again:
-                if not 0 <= again.number < len(trials):
-                    line.fail(f"trial {again.number} is measured again; there are {len(trials)}")
-                line.require(checks.remeasurement_problem(again, flop))
-                trials[again.number] = remeasured(trials[again.number], again)
-            case Confirmation() as confirmation:
-                line.canonical(confirmation.config)
-                line.require(checks.confirmation_problem(confirmation))
-                confirmations.append(confirmation)
-            case Iteration(number, log):
-                line.canonical(log)
-                iterations[number] = log
-            case SpaceFacts() as facts:
-                line.require(checks.space_problem(facts))
-                space = facts
-            case WarmStart(sources=found):
-                sources = found
-    known = tuple(trials), tuple(measured), tuple(confirmations)
-    return ShardContent(run, task, *known, iterations, head.started_at, sources, space, sealed)
-
-
-def remeasured(trial: Trial, again: Remeasurement) -> Trial:
-    """Returns a trial with its new measurement."""
-    return replace(trial, measurement=again.measurement, gflops=again.gflops, created_at=again.created_at)
+                if record.number != len(trials):
+                    line.fail(f"trial {record.number} stands where trial {len(trials)} is expected")
+            case Remeasurement(number):
+                if not 0 <= number < len(trials):
+                    line.fail(f"trial {number} is measured again; there are {len(trials)}")
+            case Confirmation(config=mapping) | Iteration(log=mapping):
+                line.canonical(mapping)
+        if (problem := problem_of(record, flop)) is not None:
+            line.fail(problem)
+        recorded.add(record)
+    return recorded
 
 
 def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
-    """Returns the line of a record of one of the classes in `LINES`, with its checksum and its newline.
-
-    Args:
-        record: the record.
-        chain: the checksum up to this line; on return, up to and including it.
-        path: the shard's path, for messages.
+    """Returns the line of a record, with its checksum and its newline; the chain then includes this line.
 
     Raises:
         StoreError: the record holds a value that could not be read back; the chain is unchanged.
@@ -303,11 +324,6 @@ class _Line:
         except ValueError as error:
             self.fail(str(error))
 
-    def require(self, problem: str | None) -> None:
-        """Raises the error of this line if there is a problem."""
-        if problem is not None:
-            self.fail(problem)
-
     def fail(self, problem: str) -> NoReturn:
         """Raises the error of this line, which says how to repair the file."""
         if self.number == 1:
@@ -327,11 +343,7 @@ def _lines(path: Path, data: bytes) -> list[_Line]:
 
 
 def _verify(lines: Sequence[_Line], head: Head) -> bool:
-    """Compares all checksums; a shard of the first schema may have none up to some line.
-
-    Returns:
-        Whether every line has a checksum.
-    """
+    """Compares all checksums, and returns whether every line has one; in the first schema those above may have none."""
     chain, required, is_all = Chain.of(head.key), head.schema > 1, True
     for line in lines:
         has_one = checksum_of(line.text) is not None

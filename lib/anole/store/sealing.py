@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anole.errors import StoreError
 from anole.files import read_bytes, write_atomically
-from anole.store.content import parse_shard, seal_lines
+from anole.store.content import read_stored, seal_lines
 from anole.store.lines import whole_lines
 from anole.store.shard import Shard, is_copy, shard_paths
 
@@ -24,10 +24,10 @@ def seal_shards(directory: Path) -> int:
 
 
 def _seal(directory: Path, path: Path) -> bool:
-    data = whole_lines(read_bytes(path))
-    content = parse_shard(path, data)
-    if content is None or content.sealed:
+    stored = read_stored(path)
+    if stored is None or stored[0].sealed:
         return False
+    content, data = stored
     if is_copy(path):
         try:
             return write_atomically(path, seal_lines(content, data))

@@ -17,19 +17,18 @@ from anole.errors import ShardInUseError, StoreError
 from anole.files import close, make_folder, sync, write_atomically
 from anole.keys import canonical_json
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial, utc_now
-from anole.store import checks
+from anole.store.checks import problem_of
 from anole.store.content import (
     SCHEMA,
     Head,
     Iteration,
-    SearchLog,
+    Recorded,
     ShardContent,
     WarmStart,
     encode_line,
-    parse_shard,
+    parse_recorded,
     read_head,
     read_shard,
-    remeasured,
 )
 from anole.store.lines import Chain, whole_lines
 from anole.task import Task
@@ -104,34 +103,20 @@ class Shard:
     Appended data is on the disk when the call returns. The file is locked as long as this process, or a child
     that it forked, holds it open; the lock ends with these processes, even if they are killed.
 
-    Attributes:
-        sources: the runs of similar tasks that the run learns from; None until they are looked for.
-        space: facts about the task's space; None until they are computed.
+    Every method that appends raises a StoreError if the file cannot be written or the record would be corrupt.
     """
 
-    def __init__(self, path: Path, descriptor: int, content: ShardContent, chain: Chain, end: int) -> None:
+    def __init__(self, path: Path, descriptor: int, recorded: Recorded, chain: Chain, end: int) -> None:
         self.path = path
-        self.run, self.task, self.started_at = content.run, content.task, content.started_at
         self._descriptor: int | None = descriptor
-        self._end = end
-        self._chain = chain
-        self._trials = list(content.trials)
-        self._confirmations = list(content.confirmations)
-        self._iterations = dict(content.iterations)
-        self.sources, self.space = content.sources, content.space
-        self._measured = dict.fromkeys(content.configs)
+        self._recorded, self._chain, self._end = recorded, chain, end
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task, *, wait: bool = False) -> Self:
-        """Opens the run's shard, or creates it.
+        """Opens the run's shard, or creates it; a last line that a crash truncated is removed.
 
-        A last line that a crash truncated is removed.
-
-        Args:
-            directory: the folder of all shards.
-            run: the run to resume or to start; a resumed run keeps its stored host and versions.
-            task: the task that the run tunes.
-            wait: whether to wait if another process has the file open; otherwise this is an error.
+        A resumed run keeps its stored host and versions. If another process has the file open, this is an error, or is
+        waited for.
 
         Raises:
             StoreError: the file is in use, cannot be written, is corrupt or belongs to another run.
@@ -141,103 +126,79 @@ class Shard:
         path = shard_path(directory, run)
         descriptor = _locked(path, wait)
         with _closed_on_error(descriptor, path):
-            content, chain, end = _resume_or_begin(descriptor, path, run, task)
-            if content.run.key != run.key:
-                raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name")
-            return cls(path, descriptor, content, chain, end)
+            recorded, chain, end = _resume_or_begin(descriptor, path, run, task)
+            if recorded.run.key != run.key:
+                raise StoreError(f"{path}: holds the run {recorded.run.key}, not the one in its name")
+            return cls(path, descriptor, recorded, chain, end)
+
+    @property
+    def content(self) -> ShardContent:
+        """Everything that the run has recorded."""
+        return self._recorded.content()
+
+    @property
+    def run(self) -> Run:
+        """The run, with the host and versions that it began with."""
+        return self._recorded.run
 
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All trials of the run, ordered by number."""
-        return tuple(self._trials)
+        return tuple(self._recorded.trials)
 
     @property
     def confirmations(self) -> tuple[Confirmation, ...]:
         """All confirmations of the run, the oldest first."""
-        return tuple(self._confirmations)
+        return tuple(self._recorded.confirmations)
 
     @property
-    def iterations(self) -> dict[int, SearchLog]:
-        """The search figures of each iteration, by its number."""
-        return dict(self._iterations)
+    def sources(self) -> tuple[Source, ...] | None:
+        """The runs of similar tasks that the run learns from; None until they are looked for."""
+        return self._recorded.sources
+
+    @property
+    def space(self) -> SpaceFacts | None:
+        """Facts about the task's space; None until they are computed."""
+        return self._recorded.space
 
     def append_trial(self, trial: Trial) -> None:
-        """Stores a trial.
-
-        Raises:
-            StoreError: the file cannot be written, the number is not the next one, or the config was measured before.
-        """
+        """Stores a trial, which must have the next number and a new config."""
         try:
             config = canonical_json(trial.config)
         except (TypeError, ValueError) as error:
             raise StoreError(f"{self.path}: a trial cannot be stored: {error}") from error
-        if trial.number != len(self._trials):
-            raise StoreError(f"{self.path}: trial {trial.number} comes where {len(self._trials)} is the next")
-        if config in self._measured:
+        if trial.number != len(self._recorded.trials):
+            raise StoreError(f"{self.path}: trial {trial.number} comes where {len(self._recorded.trials)} is the next")
+        if config in self._recorded.configs:
             raise StoreError(f"{self.path}: trial {trial.number} measures a config again: {config}")
-        self._require(checks.trial_problem(trial, self.task.workload.flop))
         self._append(trial)
-        self._trials.append(trial)
-        self._measured[config] = None
+        self._recorded.configs[config] = trial.number
 
     def append_again(self, remeasurement: Remeasurement) -> None:
-        """Stores a new measurement of a recorded trial; the earlier one stays in the file.
-
-        Raises:
-            StoreError: the file cannot be written, or there is no such trial.
-        """
-        number = remeasurement.number
-        if not 0 <= number < len(self._trials):
-            raise StoreError(f"{self.path}: trial {number} is measured again; there are {len(self._trials)}")
-        self._require(checks.remeasurement_problem(remeasurement, self.task.workload.flop))
+        """Stores a new measurement of a recorded trial; the earlier one stays in the file."""
+        number, n_trials = remeasurement.number, len(self._recorded.trials)
+        if not 0 <= number < n_trials:
+            raise StoreError(f"{self.path}: trial {number} is measured again; there are {n_trials}")
         self._append(remeasurement)
-        self._trials[number] = remeasured(self._trials[number], remeasurement)
 
     def append_confirmation(self, confirmation: Confirmation) -> None:
-        """Stores a confirmation.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
-        self._require(checks.confirmation_problem(confirmation))
+        """Stores a confirmation."""
         self._append(confirmation)
-        self._confirmations.append(confirmation)
 
     def append_iteration(self, number: int, log: Mapping[str, float]) -> None:
         """Stores the figures of one iteration's search; a figure that is not finite becomes None.
 
         If an interrupted iteration is searched again, the new figures replace the earlier ones.
-
-        Raises:
-            StoreError: the file cannot be written.
         """
-        figures = {name: value if math.isfinite(value) else None for name, value in log.items()}
-        self._append(Iteration(number, figures))
-        self._iterations[number] = figures
+        self._append(Iteration(number, {name: value if math.isfinite(value) else None for name, value in log.items()}))
 
     def append_sources(self, sources: Sequence[Source]) -> None:
-        """Stores the runs of similar tasks that this run learns from, before its first trial.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Stores the runs of similar tasks that this run learns from, before its first trial."""
         self._append(WarmStart(tuple(sources)))
-        self.sources = tuple(sources)
 
     def append_space(self, facts: SpaceFacts) -> None:
-        """Stores facts about the task's space.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Stores facts about the task's space."""
         self._append(facts)
-        self.space = facts
-
-    @property
-    def content(self) -> ShardContent:
-        """Everything that the run has recorded."""
-        known = tuple(self._trials), tuple(self._measured), tuple(self._confirmations)
-        return ShardContent(self.run, self.task, *known, self._iterations, self.started_at, self.sources, self.space)
 
     def replace(self, data: bytes) -> None:
         """Replaces the file by a later state of the run, at once and durably, and closes it.
@@ -268,11 +229,10 @@ class Shard:
     ) -> None:
         self.close()
 
-    def _require(self, problem: str | None) -> None:
+    def _append(self, record: Any) -> None:
+        problem = problem_of(record, self._recorded.task.workload.flop)
         if problem is not None:
             raise StoreError(f"{self.path}: cannot be stored: {problem}")
-
-    def _append(self, record: Any) -> None:
         if self._descriptor is None:
             raise StoreError(f"{self.path}: is closed")
         self._refuse_change()
@@ -282,11 +242,12 @@ class Shard:
         except OSError as error:
             self.close()
             raise StoreError(
-                f"{self.path}: cannot be written: {error.strerror}; its {len(self._trials)} trials are safe, "
+                f"{self.path}: cannot be written: {error.strerror}; its {len(self._recorded.trials)} trials are safe, "
                 "and running again continues after them"
             ) from error
         self._end += len(line)
         self._refuse_change()
+        self._recorded.add(record)
 
     def _refuse_change(self) -> None:
         """Raises StoreError if another program has touched the file, which the lock does not prevent."""
@@ -355,27 +316,27 @@ def _is_named(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[ShardContent, Chain, int]:
-    """Returns the file's content, checksum and end, after truncating a torn last line or writing the head."""
+def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[Recorded, Chain, int]:
+    """Returns what the file holds, its checksum and its end; a torn last line is cut off, or the head written."""
     data = _read_all(descriptor)
     whole = whole_lines(data)
-    content = parse_shard(path, whole)
+    recorded = parse_recorded(path, whole)
     chain = Chain.of(run.key)
-    if content is None:
-        content = ShardContent(run, task, (), (), (), {}, utc_now())
-        whole = encode_line(Head(SCHEMA, content.started_at, run.key, run, task.to_json()), chain, path)
+    if recorded is None:
+        recorded = Recorded(run, task, utc_now())
+        whole = encode_line(Head(SCHEMA, recorded.started_at, run.key, run, task.to_json()), chain, path)
         os.ftruncate(descriptor, 0)
         _write_durably(descriptor, whole, 0)
         sync(path.parent)
         sync(path.parent.parent)
-        return content, chain, len(whole)
+        return recorded, chain, len(whole)
     if whole != data:
         kept = min(len(data), len(whole))
         os.ftruncate(descriptor, kept)
         _write_durably(descriptor, whole[kept:], kept)
     for text in whole.split(b"\n")[:-1]:
         chain.follow(text)
-    return content, chain, len(whole)
+    return recorded, chain, len(whole)
 
 
 def _read_all(descriptor: int) -> bytes:
