@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import StoreError
+from anole.merge.stage import seal_shards
 from anole.plain import to_plain
 from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, Trial
 from anole.store.content import SCHEMA, encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum
-from anole.store.sealing import seal_shards
 from anole.store.shard import Shard, copy_path, is_copy, named_run, read_shard, shard_path, shard_paths
 
 from ..examples import examples

@@ -32,11 +32,8 @@ __all__ = ["Merged", "merge_files"]
 class Seal:
     """What the last merge wrote. A database with another hash was changed by someone else, or by a fault.
 
-    Attributes:
-        database_sha256: the hash of the database's file.
-        schema_sha256: the hash of the definitions of its tables.
-        sources_sha256: the hash of everything that was merged, and of the views.
-        merged: the result, without what it replaced.
+    The hashes are of the file, of the definitions of its tables, and of everything that was merged and the views; the
+    result is without what it replaced.
     """
 
     database_sha256: str
@@ -87,13 +84,6 @@ def merge_files(
     read: all of 1,000 would take a dozen times as long. From any other file, such as one of an older version, a damaged
     one, or one that the user wrote into, the database is made anew: all files are merged, and what has no file here is
     carried over as far as it can be read and fits. If anything is missing then, the old file is kept aside.
-
-    Args:
-        shards_dir: the folder of all shards; it may be missing.
-        manifests: paths of ``<model>/<target>.json``, with the task documents in ``../../tasks/<key>.json``.
-        builds: folders of builds.
-        evaluations: paths of ``<build>.json``.
-        database_path: the database; created if missing.
 
     Raises:
         DocumentError: a document is missing or broken.

@@ -7,24 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anole.errors import ShardInUseError, StoreError
-from anole.files import read_bytes, write_atomically
+from anole.files import write_atomically
 from anole.merge.foreign import read_runs
-from anole.store.content import ShardContent, encode_shard, parse_shard
-from anole.store.lines import whole_lines
+from anole.store.content import ShardContent, encode_shard, read_stored
 from anole.store.shard import Shard, copy_path, shard_path, shard_paths
 
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of an import.
+    """The result of an import: numbers of runs, and of trials that were not here.
 
     Attributes:
-        new: number of runs that were not here.
-        continued: number of runs that were here with a part of these records, and now have all of them.
-        known: number of runs whose records were already here.
+        continued: runs that were here with a part of these records, and now have all of them.
+        known: runs whose records were already here.
         kept_beside: files of the runs that differ from those that are here; nothing reads them but a merge without
             the run's own shard.
-        trials: number of trials that were not here.
     """
 
     new: int = 0
@@ -35,10 +32,7 @@ class Imported:
 
 
 def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path, Imported]]:
-    """Imports several sources, all of which are read and checked before anything is written.
-
-    Yields:
-        Each source and what came of it, as soon as it is imported.
+    """Imports several sources, all of which are read and checked first; yields what came of each, once it is imported.
 
     Raises:
         StoreError: as for `import_records`. A source whose runs are in use here stops no other one.
@@ -57,14 +51,10 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
 
 
 def import_records(source: Path, shards_dir: Path) -> Imported:
-    """Imports all runs of a database or of a folder of shards; nothing that is already here is lost.
+    """Imports all runs of a database or of a folder of shards into the folder of local ones; nothing here is lost.
 
     A run that is here with other records, because two machines tuned it, stays as it is; the imported state is kept
     in a file beside it. A tuner that is working on a run is not disturbed, because it holds the lock of its shard.
-
-    Args:
-        source: a ``tuning.sqlite``, or a folder such as ``db/shards``.
-        shards_dir: the folder of all local shards.
 
     Raises:
         StoreError: the source is missing or corrupt, or a local shard is corrupt, is in use or cannot be written. What
@@ -90,17 +80,17 @@ def contents(source: Path) -> Iterator[tuple[ShardContent, bytes]]:
     Raises:
         StoreError: the source is missing or corrupt.
     """
-    return _shards(source) if source.is_dir() else read_runs(source)
+    return filter(None, map(read_stored, shard_paths(source))) if source.is_dir() else read_runs(source)
 
 
 def _import(content: ShardContent, data: bytes, shards_dir: Path, result: Imported) -> Imported:
     """Stores the state of a run, and returns the result with it."""
     path = shard_path(shards_dir, content.run)
-    mine = parse_shard(path, whole_lines(read_bytes(path))) if path.exists() else None
-    if mine is not None and mine.continues(content):
-        return replace(result, known=result.known + 1)
-    if mine is not None and not content.continues(mine):
-        return _keep_beside(content, shards_dir, result)
+    if path.exists() and (mine := read_stored(path)) is not None:
+        if mine[0].continues(content):
+            return replace(result, known=result.known + 1)
+        if not content.continues(mine[0]):
+            return _keep_beside(content, shards_dir, result)
     with Shard.open(shards_dir, content.run, content.task) as shard:
         n_trials = len(shard.trials)
         if not content.continues(shard.content):
@@ -120,11 +110,3 @@ def _keep_beside(content: ShardContent, shards_dir: Path, result: Imported) -> I
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
     return replace(result, kept_beside=(*result.kept_beside, path), trials=result.trials + len(content.trials))
-
-
-def _shards(folder: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    for path in shard_paths(folder):
-        data = whole_lines(read_bytes(path))
-        content = parse_shard(path, data)
-        if content is not None:
-            yield content, data

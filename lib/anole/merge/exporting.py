@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.documents.document import read_document, write_document
 from anole.errors import DocumentError, StoreError
-from anole.files import make_folder, read_bytes, replace_durably
+from anole.files import make_folder, replace_durably
 from anole.host.machine import host_facts
 from anole.keys import Time
 from anole.merge.exchange import contents
-from anole.merge.merged import Recording
 from anole.merge.selection import Chooser, Selection, usages_of
+from anole.merge.shards import State, newest_of, states_of
 from anole.record import utc_now
-from anole.store.content import ShardContent, parse_shard, read_head
-from anole.store.lines import whole_lines
-from anole.store.shard import is_copy, shard_path, shard_paths
+from anole.store.content import ShardContent, read_head, read_stored
+from anole.store.shard import is_copy, shard_path
 
 _ORIGIN = "exported.json"
 """The name of the file in an exported folder that says where it comes from."""
@@ -38,12 +36,9 @@ class Exported:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an exported folder of shards comes from.
+    """When and on which machine a folder was exported, and from which folder or database.
 
-    Attributes:
-        exported_at: when it was written.
-        machine: the name of the machine that wrote it; of each run, its head names the machine that measured.
-        source: the folder or the database that it was chosen from.
+    The machine that measured is named by the head of each run.
     """
 
     exported_at: Time
@@ -55,13 +50,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
     """Writes the chosen runs of a folder of shards or of a database, each whole, at once and durably.
 
     A shard is copied byte for byte. Of a run that has no shard of its own but copies of other machines', the one is
-    taken that a merge would take.
-
-    Args:
-        source: the folder of shards or the database.
-        destination: a new folder of shards.
-        selection: which runs are chosen.
-        manifests: paths of the manifests that tell which models a task is in, where the source does not.
+    taken that a merge would take. The manifests tell which models a task is in, where the source does not.
 
     Raises:
         StoreError: the destination is no new folder or cannot be written, the source cannot be read, or nothing is
@@ -122,23 +111,16 @@ def _chosen(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, byte
 def _of_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
     """Yields one state of each run that is chosen by its head: its own shard or, without one, its newest copy."""
     own: set[str] = set()
-    copies: dict[str, tuple[Recording, ShardContent, bytes]] = {}
-    for path in sorted(shard_paths(folder), key=is_copy):
+
+    def read(path: Path) -> State | None:
         head = read_head(path)
         if head is None or head[0].key in own or not chooser.takes_run(*head):
-            continue
-        content, data = _read(path)
+            return None
         if not is_copy(path):
-            own.add(content.run.key)
-            yield content, data
-        else:
-            state = Recording(content.started_at, len(data), sha256(data).hexdigest()), content, data
-            copies[content.run.key] = max(copies.get(content.run.key, state), state, key=lambda each: each[0])
-    yield from ((content, data) for _, content, data in copies.values())
+            own.add(head[0].key)
+        stored = read_stored(path)
+        return None if stored is None else State.of(path, *stored)
 
-
-def _read(path: Path) -> tuple[ShardContent, bytes]:
-    data = whole_lines(read_bytes(path))
-    content = parse_shard(path, data)
-    assert content is not None, "its head was read"
-    return content, data
+    for newest in map(newest_of, states_of(folder, read)):
+        assert newest.content is not None, "all that is chosen was read"
+        yield newest.content, newest.data

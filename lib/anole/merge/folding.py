@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
 from anole.keys import canonical_json
+from anole.merge import schema
 from anole.merge.guarded import Row
 from anole.merge.merged import Before, Changes, Recording
-from anole.merge.record_rows import columns_of, flat_row_of, row_of, values_of
+from anole.plain import flat_fields, to_plain
 from anole.record import Confirmation, Trial
 from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
@@ -27,12 +29,15 @@ OF_BUILDS = ("build", "build_task", "refinement")
 OF_EVALUATIONS = ("evaluation", "load_latency", "kernel_profile", "kernel_latency")
 """The tables with what a build and its evaluation tell."""
 
+_STORED = frozenset({str, int, float, type(None)})
+"""The types that columns hold as they are."""
+
 
 def fold_task(db: Database, task: Task) -> None:
     """Writes a task."""
     workload, target = workload_to_json(task.workload), dict(task.target)
     facts = {"operator": task.workload.operator, "flop": task.workload.flop}
-    _upsert(db, row_of("task", task, workload=workload, target=target, **facts), "task")
+    _upsert(db, _row_of("task", task, workload=workload, target=target, **facts), "task")
 
 
 def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
@@ -40,30 +45,23 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
     run, key = content.run, content.run.key
     fold_task(db, content.task)
     if content.space is not None:
-        _upsert(db, row_of("space", content.space, task_key=content.task.key), "space")
-    _upsert(db, row_of("run", run, **recording._asdict(), sealed=content.sealed), "run")
+        _upsert(db, _row_of("space", content.space, task_key=content.task.key), "space")
+    _upsert(db, _row_of("run", run, **recording._asdict(), sealed=content.sealed), "run")
+    trials = ((key, run.task_key, *values) for values in _rows(Trial, content.trials, content.configs))
+    confirmed = (canonical_json(confirmation.config) for confirmation in content.confirmations)
+    numbered = enumerate(_rows(Confirmation, content.confirmations, confirmed))
+    confirmations = ((key, number, *values) for number, values in numbered)
     iterations = ((key, number, canonical_json(log)) for number, log in content.iterations.items())
     sources = ((key, source.run_key, source.task_key, source.trials) for source in content.sources or ())
     rows: dict[str, tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]] = {
-        "trial": (("run_key", "task_key", *columns_of(Trial)), _trials(content)),
-        "confirmation": (("run_key", "number", *columns_of(Confirmation)), _confirmations(content)),
+        "trial": (("run_key", "task_key", "config", *_paths(Trial)), trials),
+        "confirmation": (("run_key", "number", "config", *_paths(Confirmation)), confirmations),
         "iteration": (("run_key", "number", "log"), iterations),
         "warm_start": (("run_key", "source_run_key", "source_task_key", "trials"), sources),
     }
     for table, (columns, values) in rows.items():
         db.execute(f"delete from {table} where run_key = ?", [key])
         insert(db, table, columns, values)
-
-
-def _trials(content: ShardContent) -> Iterator[tuple[Any, ...]]:
-    """Yields the rows of a run's trials; the text of each config is already known."""
-    for trial, config in zip(content.trials, content.configs, strict=True):
-        yield (content.run.key, content.run.task_key, *values_of(trial, config))
-
-
-def _confirmations(content: ShardContent) -> Iterator[tuple[Any, ...]]:
-    for number, confirmation in enumerate(content.confirmations):
-        yield (content.run.key, number, *values_of(confirmation))
 
 
 def fold_manifest(db: Database, path: Path) -> None:
@@ -76,10 +74,10 @@ def fold_manifest(db: Database, path: Path) -> None:
     for task in manifest.tasks:
         if not is_known(db, "task", "key", task.key):
             fold_task(db, read_listed_task(path, task.key))
-    _upsert(db, row_of("model", manifest, name=manifest.model), "model")
+    _upsert(db, _row_of("model", manifest, name=manifest.model), "model")
     place = {"model": manifest.model, "target": manifest.target}
     tasks = enumerate(manifest.tasks)
-    rows = (row_of("model_task", task, task_key=task.key, position=position, **place) for position, task in tasks)
+    rows = (_row_of("model_task", task, task_key=task.key, position=position, **place) for position, task in tasks)
     _replace(db, "model_task", place, rows)
 
 
@@ -102,7 +100,7 @@ def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> 
         changes.outlived.add(build.name)
         for table in OF_EVALUATIONS:
             _replace(db, table, {"build": build.name}, ())
-    _upsert(db, row_of("build", build, **others), "build")
+    _upsert(db, _row_of("build", build, **others), "build")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
     _replace(db, "build_task", {"build": build.name}, rows)
     _replace(db, "refinement", {"build": build.name}, _refinement(build))
@@ -123,11 +121,11 @@ def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) 
         changes.replaced.append(f"{path}: the database held a later evaluation of this build")
     place, times = {"build": evaluation.build}, {"build": evaluation.build, "created_at": evaluation.created_at}
     share, profile = {"coverage_flop_share": evaluation.coverage_share}, evaluation.kernel_profile
-    latencies = (row_of("evaluation", evaluation, **share, **flat_row_of(each)) for each in evaluation.latencies)
-    loads = (row_of("load_latency", each, **times) for each in evaluation.load_latencies or ())
-    profiles = () if profile is None else (row_of("kernel_profile", profile, **times),)
+    latencies = (_row_of("evaluation", evaluation, **share, **to_plain(each)) for each in evaluation.latencies)
+    loads = (_row_of("load_latency", each, **times) for each in evaluation.load_latencies or ())
+    profiles = () if profile is None else (_row_of("kernel_profile", profile, **times),)
     numbered = enumerate(() if profile is None else profile.kernels)
-    kernels = (row_of("kernel_latency", kernel, **place, number=number) for number, kernel in numbered)
+    kernels = (_row_of("kernel_latency", kernel, **place, number=number) for number, kernel in numbered)
     for table, rows in zip(OF_EVALUATIONS, (latencies, loads, profiles, kernels), strict=True):
         _replace(db, table, place, rows)
 
@@ -149,13 +147,13 @@ def _build_task(db: Database, build: Build, path: Path, position: int, task: Bui
     if not has_run and not task.locked:
         raise StoreError(f"{path}: its run {task.run_key} of {task.label} has no shard; compile it again")
     place = {"build": build.name, "task_key": task.key, "position": position}
-    return row_of("build_task", task, run_key=task.run_key if has_run else None, **place)
+    return _row_of("build_task", task, run_key=task.run_key if has_run else None, **place)
 
 
 def _refinement(build: Build) -> Iterator[Row]:
     for task in build.tasks:
         for number, tried in enumerate(task.refined):
-            yield row_of("refinement", tried, build=build.name, task_key=task.key, number=number)
+            yield _row_of("refinement", tried, build=build.name, task_key=task.key, number=number)
 
 
 def is_known(db: Database, table: str, column: str, value: str) -> bool:
@@ -179,3 +177,31 @@ def _replace(db: Database, table: str, place: Row, rows: Iterable[Row]) -> None:
     where = " and ".join(f"{column} = :{column}" for column in place)
     db.execute(f"delete from {table} where {where}", dict(place))
     db.table(table).insert_all(map(dict, rows))
+
+
+def _row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
+    """Returns a row of a table: of each column what the document says under its name, unless another value is given."""
+    return {
+        column: _cell(others[column] if column in others else getattr(document, column))
+        for column in schema.columns()[table]
+    }
+
+
+def _paths(cls: type) -> dict[str, str]:
+    """Returns the path to the value of each column of a record except its config."""
+    return {column: path for column, path in flat_fields(cls).items() if column != "config"}
+
+
+def _rows(cls: type, records: Iterable[object], configs: Iterable[str]) -> Iterator[list[Any]]:
+    """Yields the JSON text of each record's config and the values of its other columns."""
+    read = attrgetter(*_paths(cls).values())
+    for record, config in zip(records, configs, strict=True):
+        yield [config, *[value if type(value) in _STORED else _cell(value) for value in read(record)]]
+
+
+def _cell(value: Any) -> Any:
+    """Returns a value as a column holds it: objects and lists as JSON text."""
+    plain = to_plain(value)
+    if isinstance(plain, (dict, list)):
+        return canonical_json(plain)
+    return int(plain) if isinstance(plain, bool) else plain

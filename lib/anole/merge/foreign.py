@@ -80,11 +80,7 @@ class Runs:
         return content, data
 
     def task(self, key: object) -> Task:
-        """Returns a task.
-
-        Raises:
-            StoreError: its row is missing, or is of another task.
-        """
+        """Returns a task; raises StoreError if its row is missing, or is of another task."""
         place = f"{self._place}: task {shown(key)}"
         try:
             task = Task.from_json(self._task(key, place))

@@ -140,11 +140,7 @@ class Guarded:
             )
 
     def refuse_others(self) -> None:
-        """Refuses a database that has other tables under our names.
-
-        Raises:
-            StoreError: the message names one.
-        """
+        """Refuses a database that has other tables under our names; the StoreError names one."""
         ours = schema.columns()
         named = [table for table in ours if table in self.kinds]
         if named and not any(2 * len({*self.column_names(each)} & {*ours[each]}) > len(ours[each]) for each in named):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from hashlib import sha256
+from typing import Any, NamedTuple, Self
 
 from anole.merge.guarded import Guarded
+from anole.store.content import ShardContent
 
 
 @dataclass(frozen=True)
@@ -15,9 +17,7 @@ class Merged:
 
     Attributes:
         changed_runs: number of runs that the database did not hold in the state of their shards.
-        runs, trials: numbers of runs and trials that the database holds now.
-        runs_without_shard: number of these runs that have no shard here; only the database holds them.
-        unsealed_runs: number of runs whose shard here has no checksums.
+        runs, trials: numbers of those that the database holds now.
         ignored: what was not merged because another state of it was preferred, a sentence for each.
         replaced: what the database held and does not hold any more, a sentence for each.
     """
@@ -60,33 +60,33 @@ class Recording(NamedTuple):
     shard_bytes: int
     shard_sha256: str
 
+    @classmethod
+    def of(cls, content: ShardContent, data: bytes) -> Self:
+        """Returns the state of a shard, given its content and its whole lines."""
+        return cls(content.started_at, len(data), sha256(data).hexdigest())
+
 
 class Before:
-    """What a database held; nothing if there was none.
-
-    Attributes:
-        recordings: the state of each run's shard, by the run's key.
-    """
+    """What a database held, first of all the state of each run's shard; nothing if there was none."""
 
     def __init__(self, database: Guarded | None) -> None:
         self._database = database
         wanted = {"key": str, "started_at": str, "shard_bytes": int, "shard_sha256": str}
         self.recordings = {key: Recording(*state) for key, *state in self._typed("run", wanted, "")}
 
-    def n_lost(self, run_key: str, configs: tuple[str, ...], times: tuple[str, ...], *, anew: bool) -> int:
+    def n_lost(self, content: ShardContent) -> int:
         """Returns how many trials of a run are not among those that its shard holds now.
 
-        Args:
-            run_key: the run.
-            configs: the configs of the trials that the shard holds.
-            times: when they were measured; one that was measured again is not lost.
-            anew: whether the shard was begun anew, so that even a newer measurement is another trial.
+        One that was measured again is not lost, unless the shard was begun anew.
         """
+        key, configs = content.run.key, content.configs
+        is_anew = self.recordings[key].started_at != content.started_at
         wanted = {"number": int, "config": str, "created_at": str}
         n_lost = 0
-        for number, config, created_at in self._typed("trial", wanted, "where run_key = ?", run_key):
-            at = times[number] if number < len(configs) and configs[number] == config else ""
-            n_lost += at != created_at if anew else at < created_at
+        for number, config, created_at in self._typed("trial", wanted, "where run_key = ?", key):
+            is_same = number < len(configs) and configs[number] == config
+            at = content.trials[number].created_at if is_same else ""
+            n_lost += at != created_at if is_anew else at < created_at
         return n_lost
 
     def has_newer(self, table: str, column: str, value: str, created_at: str) -> bool:

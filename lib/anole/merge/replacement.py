@@ -40,11 +40,7 @@ class HeldDatabase:
 
     @contextmanager
     def replaced(self, *, anew: bool = False) -> Iterator[Database]:
-        """Yields a writable copy of the database, which replaces it by rename if the block ends without an error.
-
-        Args:
-            anew: whether to begin with an empty database instead of a copy.
-        """
+        """Yields a writable copy, or an empty database, which replaces this one if the block ends without an error."""
         temporary = self.path.with_name(f"{self.path.name}.tmp")
         _remove(temporary)
         try:

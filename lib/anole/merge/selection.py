@@ -23,11 +23,9 @@ class Selection:
     """What a chosen run must be; of each kind, one of the named ones, or anything where none is named.
 
     Attributes:
-        tasks: labels or keys of tasks; the first digits of a key will do.
+        tasks: labels or keys; of a key, here and of runs, the first digits will do.
         models: names of models that contain the run's task.
-        targets: names of targets in models.yaml, or kinds of targets.
-        presets: names of tuners.
-        runs: keys of runs; the first digits will do.
+        targets: names in models.yaml, or kinds of targets.
         since: the run measured something then or later: a time in UTC, as ISO 8601 to the second and without a zone.
     """
 

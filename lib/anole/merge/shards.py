@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from sqlite_utils import Database
 
@@ -18,76 +18,90 @@ from anole.store.lines import whole_lines
 from anole.store.shard import is_copy, named_run, shard_paths
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
     """A state of a run that a file holds; its content is not read if the database holds this very state."""
 
     key: str
     recording: Recording
     path: Path
+    data: bytes
     content: ShardContent | None
+
+    @classmethod
+    def of(cls, path: Path, content: ShardContent, data: bytes) -> Self:
+        """Returns the state that the whole lines of a file hold."""
+        return cls(content.run.key, Recording.of(content, data), path, data, content)
+
+
+def states_of(folder: Path, read: Callable[[Path], State | None]) -> Iterator[list[State]]:
+    """Yields what a folder holds of each run: its local shard, or else all copies; `read` may pass over some.
+
+    ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. Any other name is that of a copy, such as
+    ``<run>.<digest>.jsonl`` of an import. Copies come after all local shards, and count only where there is none.
+    """
+    copies: dict[str, list[State]] = {}
+    for path in sorted(shard_paths(folder), key=is_copy):
+        state = read(path)
+        if state is not None and is_copy(path):
+            copies.setdefault(state.key, []).append(state)
+        elif state is not None:
+            yield [state]
+    yield from copies.values()
+
+
+def newest_of(states: Sequence[State]) -> State:
+    """Returns the state with the greatest `Recording`."""
+    return max(states, key=lambda state: (state.recording, state.path))
 
 
 def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
-    """Merges all shards of a folder.
+    """Merges all shards of a folder, which may be missing.
 
-    ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. The database then holds its state, also if it
-    is shorter or older than what it held. Any other name is that of a copy, such as ``<run>.<digest>.jsonl`` of an
-    import. Copies count only where there is no local shard; of them and of the database the greatest `Recording` wins.
-
-    Args:
-        db: the database.
-        shards_dir: the folder; it may be missing.
-        before: what it held until now.
-        changes: is told what is written, replaced and ignored.
-        trusted: whether the database holds what it held, as the last merge wrote it, so that a shard with the hash
-            that was recorded then need not be read again.
+    The database then holds the state of the local shard, also if it is shorter or older than what it held. Without one,
+    of the copies and of the database the greatest `Recording` wins. If the database can be trusted to hold what the
+    last merge wrote, a shard with the hash that was recorded then is not read again.
 
     Raises:
         StoreError: a shard cannot be read, is corrupt, or is not of the run in its name.
     """
     known = {state.shard_sha256: (key, state) for key, state in before.recordings.items()} if trusted else {}
-    copies: dict[str, list[_State]] = {}
-    for path in sorted(shard_paths(shards_dir), key=is_copy):
+
+    def read(path: Path) -> State | None:
         has_local = is_copy(path) and named_run(path) in changes.shards
         state = None if has_local else _read(path, known)
         if has_local or (state is not None and is_copy(path) and state.key in changes.shards):
             changes.ignored.append(f"{path}: is not merged: there is a local shard of its run")
-        elif state is not None and is_copy(path):
-            copies.setdefault(state.key, []).append(state)
-        elif state is not None:
-            _fold(db, state, before, changes)
-    for states in copies.values():
-        _fold_newest(db, states, before, changes)
+            return None
+        return state
+
+    for states in states_of(shards_dir, read):
+        newest = newest_of(states)
+        held = before.recordings.get(newest.key)
+        if is_copy(newest.path) and held is not None and held > newest.recording:
+            changes.ignored.append(f"{newest.path}: is not merged: the database holds a newer state of its run")
+            changes.shards.add(newest.key)
+        else:
+            _fold(db, newest, before, changes)
+        for state in states:
+            if state.recording != newest.recording:
+                changes.ignored.append(f"{state.path}: is not merged: {newest.path.name} is a newer state of its run")
 
 
-def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> _State | None:
+def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> State | None:
     """Reads a shard, but not what it holds if that is known; returns None if it has no line yet."""
     data = whole_lines(read_bytes(path))
     sha256 = hashlib.sha256(data).hexdigest()
     if sha256 in known:
-        return _State(*known[sha256], path, None)
+        return State(*known[sha256], path, data, None)
     content = parse_shard(path, data)
     if content is None:
         return None
     if not is_copy(path) and (content.run.key, content.run.task_key) != (path.stem, path.parent.name):
         raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name; move the file away")
-    return _State(content.run.key, Recording(content.started_at, len(data), sha256), path, content)
+    return State.of(path, content, data)
 
 
-def _fold_newest(db: Database, states: Sequence[_State], before: Before, changes: Changes) -> None:
-    newest = max(states, key=lambda state: (state.recording, state.path))
-    held = before.recordings.get(newest.key)
-    if held is not None and held > newest.recording:
-        changes.ignored.append(f"{newest.path}: is not merged: the database holds a newer state of its run")
-        changes.shards.add(newest.key)
-    else:
-        _fold(db, newest, before, changes)
-    for state in states:
-        if state.recording != newest.recording:
-            changes.ignored.append(f"{state.path}: is not merged: {newest.path.name} is a newer state of its run")
-
-
-def _fold(db: Database, state: _State, before: Before, changes: Changes) -> None:
+def _fold(db: Database, state: State, before: Before, changes: Changes) -> None:
     key, content, path = state.key, state.content, state.path
     changes.shards.add(key)
     if content is None:
@@ -95,12 +109,9 @@ def _fold(db: Database, state: _State, before: Before, changes: Changes) -> None
     known = before.recordings.get(key)
     if known is None or known.shard_sha256 != state.recording.shard_sha256:
         changes.runs.add(key)
-    if known is not None and key in changes.runs:
-        times = tuple(trial.created_at for trial in content.trials)
-        n_lost = before.n_lost(key, content.configs, times, anew=known.started_at != state.recording.started_at)
-        if n_lost:
-            changes.replaced.append(
-                f"{path}: {n_lost} trials that the database held are not in this shard; it holds what the shard does"
-            )
+    if known is not None and key in changes.runs and (n_lost := before.n_lost(content)):
+        changes.replaced.append(
+            f"{path}: {n_lost} trials that the database held are not in this shard; it holds what the shard does"
+        )
     with naming(path):
         fold_run(db, content, state.recording)

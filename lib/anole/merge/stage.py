@@ -10,10 +10,14 @@ from pathlib import Path
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.documents.document import write_document
+from anole.errors import StoreError
+from anole.files import read_bytes, write_atomically
 from anole.keys import Time
 from anole.merge.database import Merged, merge_files
 from anole.record import utc_now
-from anole.store.sealing import seal_shards
+from anole.store.content import read_stored, seal_lines
+from anole.store.lines import whole_lines
+from anole.store.shard import Shard, is_copy, shard_paths
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +27,7 @@ _LISTED = 10
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a merge did, as the rule's output tells it.
-
-    Attributes:
-        database: the database that was written.
-        builds: names of the builds that were merged.
-    """
+    """What a merge did, as the rule's output tells it."""
 
     database: str
     merged_at: Time
@@ -39,16 +38,11 @@ class Stamp:
 def merge_builds(
     folders: Iterable[Path], shards_dir: Path, database_path: Path, stamp: Path | None = None, *, seal: bool = False
 ) -> None:
-    """Merges all shards, and the documents of some builds, into the database.
+    """Merges all shards, and the documents of some builds, into the database, which is created if missing.
 
-    A build's manifest and evaluation are read from the project that contains its folder.
-
-    Args:
-        folders: the builds' folders; a build that is not compiled yet is skipped with a warning.
-        shards_dir: the folder of all shards.
-        database_path: the database; created if missing.
-        stamp: where to write what was merged, once the database holds it.
-        seal: whether to give checksums first to shards of older versions, which have none.
+    A build's manifest and evaluation are read from the project that contains its folder. A build that is not compiled
+    yet is skipped with a warning. What was merged is written to the stamp once the database holds it. Sealing first
+    gives checksums to shards of older versions, which have none.
 
     Raises:
         DocumentError: a document is missing or broken.
@@ -74,6 +68,15 @@ def merge_builds(
         write_document(stamp, Stamp(str(database_path), utc_now(), tuple(names), merged))
 
 
+def seal_shards(directory: Path) -> int:
+    """Gives checksums to the shards of a folder that lack them, and returns the number of such shards.
+
+    Raises:
+        StoreError: a shard is corrupt, is in use or cannot be written; the shards before it are rewritten.
+    """
+    return sum(_seal(directory, path) for path in shard_paths(directory))
+
+
 def _tell(merged: Merged, database_path: Path) -> None:
     for sentences in (merged.replaced, merged.ignored):
         for sentence in sentences[:_LISTED]:
@@ -90,3 +93,19 @@ def _tell(merged: Merged, database_path: Path) -> None:
         "%s: %d runs (%d read%s), %d trials",
         *(database_path, merged.runs, merged.changed_runs, absent, merged.trials),
     )
+
+
+def _seal(directory: Path, path: Path) -> bool:
+    stored = read_stored(path)
+    if stored is None or stored[0].sealed:
+        return False
+    content, data = stored
+    if is_copy(path):
+        try:
+            return write_atomically(path, seal_lines(content, data))
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+    with Shard.open(directory, content.run, content.task) as shard:
+        # A tuner may have appended to it until it was locked.
+        shard.replace(seal_lines(shard.content, whole_lines(read_bytes(shard.path))))
+    return True
