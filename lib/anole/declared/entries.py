@@ -99,8 +99,6 @@ class BuildSpec:
         tuning: the tuner's preset and all overrides, in plain values.
         trials: number of configs to measure: for each task or, if the budget is shared, for all tasks together.
         shared: whether the model's tasks share one budget (``total_trials``).
-        seed: the tuner's random seed.
-        path: the build's place in the file.
         refine: number of candidates of each task to try within the network; 0 disables refining.
     """
 
@@ -117,11 +115,7 @@ class BuildSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """The whole content of models.yaml.
-
-    Attributes:
-        tuning: the tuner of builds that do not set their own.
-    """
+    """The whole content of models.yaml; the tuning is that of builds that do not set their own."""
 
     models: Mapping[str, ModelSpec]
     targets: Mapping[str, TargetSpec]

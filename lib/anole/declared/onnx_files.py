@@ -1,6 +1,6 @@
-"""Finds the files that hold an ONNX file's weights, without importing onnx and without reading any weight.
+"""Finds the files of an ONNX file's weights, and its names, without importing onnx and without reading any weight.
 
-The messages that lead to tensors are followed. That takes milliseconds, where the import of onnx takes a third of a
+Only the messages that lead there are followed. That takes milliseconds, where the import of onnx takes a third of a
 second, and skips weights of any size.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -31,17 +32,19 @@ _NAME, _EXTERNAL_DATA, _DATA_LOCATION = 8, 13, 14
 _KEY, _VALUE = 1, 2
 _MOST_NAME = 100
 
+_GRAPH = 7
+_NODE, _INITIALIZER, _INPUT = 1, 5, 11
+_NODE_OUTPUT, _TENSOR_NAME, _VALUE_NAME = 2, 8, 1
+_DIMS = (2, 1, 2, 1)
+"""The way from an input to its dimensions: through its type, tensor type and shape."""
+
+_DIM_VALUE, _DIM_PARAM = 1, 2
+_NEGATIVE = 1 << 63
+
 
 @dataclass(frozen=True)
 class External:
-    """Where a tensor outside of its ONNX file lies.
-
-    Attributes:
-        name: the tensor's name.
-        location: the file, relative to the ONNX file's folder.
-        offset: number of bytes before the tensor, as text.
-        length: number of bytes of the tensor, as text; empty if it reaches to the end of the file.
-    """
+    """Where a tensor outside of its ONNX file lies; no length stands for all that follows."""
 
     name: str
     location: str
@@ -52,9 +55,7 @@ class External:
 def external_files(path: Path, strict: bool = False) -> list[Path]:
     """Returns the files that hold weights of an ONNX file, relative to its folder and sorted.
 
-    Args:
-        path: the ONNX file.
-        strict: whether a damaged file is an error; of a damaged file else those are returned that it tells of.
+    A damaged file is an error if asked; else those are returned that it tells of.
 
     Raises:
         OnnxFileError: the file cannot be read, or a weight is not within a file of the same folder.
@@ -138,3 +139,70 @@ def _external(wire: Wire, start: int, end: int) -> list[External]:
         return []
     location, offset, length = (entries.get(key, "") for key in ("location", "offset", "length"))
     return [External(name, location, offset, length)]
+
+
+@dataclass(frozen=True)
+class OnnxNames:
+    """Names in an ONNX file, each once, in the file's order.
+
+    Attributes:
+        inputs: the inputs that have no value in the file.
+        symbols: the dynamic dimensions of these inputs; ``?`` for those without a name.
+        computed: what operators of the main graph compute.
+    """
+
+    inputs: tuple[str, ...]
+    symbols: tuple[str, ...]
+    computed: tuple[str, ...]
+
+
+def names_of(path: Path) -> OnnxNames | None:
+    """Returns the names in a file; None if it cannot be read or is damaged, which is told when it is imported.
+
+    Raises:
+        OnnxFileError: the file holds too many fields.
+    """
+    with suppress(OSError, DamageError):
+        found = path.stat()
+        return _names(path.resolve(), found.st_mtime_ns, found.st_size)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _names(path: Path, mtime_ns: int, size_bytes: int) -> OnnxNames:
+    """Returns the names in a file in a state."""
+    weights: set[str] = set()
+    computed: dict[str, None] = {}
+    values: dict[str, list[str]] = {}
+    with opened(path) as wire:
+        for graph in wire.messages(0, wire.size, _GRAPH):
+            for number, kind, first, after in wire.fields(*graph):
+                if kind != BYTES:
+                    continue
+                if number == _NODE:
+                    computed |= dict.fromkeys(_texts(wire, first, after, _NODE_OUTPUT))
+                elif number == _INITIALIZER:
+                    weights |= set(_texts(wire, first, after, _TENSOR_NAME))
+                elif number == _INPUT:
+                    for name in _texts(wire, first, after, _VALUE_NAME):
+                        values[name] = list(_symbols(wire, first, after))
+    inputs = [name for name in values if name not in weights]
+    symbols = dict.fromkeys(symbol for name in inputs for symbol in values[name])
+    return OnnxNames(tuple(inputs), tuple(symbols), tuple(filter(None, computed)))
+
+
+def _texts(wire: Wire, start: int, end: int, number: int) -> Iterator[str]:
+    for part in wire.messages(start, end, number):
+        yield wire.bytes(*part).decode(errors="replace")
+
+
+def _symbols(wire: Wire, start: int, end: int) -> Iterator[str]:
+    """Yields the name of each dynamic dimension of an input."""
+    for place in wire.messages(start, end, *_DIMS):
+        found = {number: (kind, first, after) for number, kind, first, after in wire.fields(*place)}
+        kind, size, _ = found.get(_DIM_VALUE, (None, 0, 0))
+        # Exporters also write -1, which is a large number on the wire.
+        if kind == VARINT and size < _NEGATIVE:
+            continue
+        kind, first, after = found.get(_DIM_PARAM, (None, 0, 0))
+        yield (wire.bytes(first, after).decode(errors="replace") if kind == BYTES else "") or "?"

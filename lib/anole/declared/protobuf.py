@@ -41,11 +41,7 @@ def opened(path: Path) -> Iterator[Wire]:
 
 
 class Wire:
-    """The content of one file.
-
-    Attributes:
-        size: its number of bytes.
-    """
+    """The content of one file."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self._content, self.size, self._n_fields = content, len(content), 0
@@ -76,11 +72,11 @@ class Wire:
             place += size
             yield (key >> 3, wire, first, place) if wire == BYTES else (key >> 3, wire, value, place)
 
-    def messages(self, start: int, end: int, number: int) -> Iterator[tuple[int, int]]:
-        """Yields where each message that is a field of a certain number begins and ends."""
+    def messages(self, start: int, end: int, number: int, *inner: int) -> Iterator[tuple[int, int]]:
+        """Yields where each message that is a field of a certain number, or lies further within, begins and ends."""
         for found, wire, first, after in self.fields(start, end):
             if found == number and wire == BYTES:
-                yield first, after
+                yield from self.messages(first, after, *inner) if inner else [(first, after)]
 
     def _varint(self, place: int, end: int) -> tuple[int, int]:
         """Returns a whole number of variable length and the place after it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.declared.entries import BuildSpec, ModelSpec, Spec, TargetSpec
-from anole.declared.onnx_names import names_of
+from anole.declared.onnx_files import names_of
 from anole.declared.source import check_source
 from anole.declared.yaml_file import read_yaml
 from anole.errors import TargetError, suggestion
@@ -47,11 +47,7 @@ _DTYPES = ("float32", "int32", "int64", "bool")
 
 
 def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Spec:
-    """Reads and checks models.yaml.
-
-    Args:
-        path: the file; sources are looked for in its folder.
-        overrides: laid over the file's mapping, level by level (what ``snakemake --config`` gives).
+    """Reads and checks models.yaml; overrides, which ``snakemake --config`` gives, are laid over it level by level.
 
     Raises:
         SpecError: the file is missing, is not YAML, or holds a mistake.
@@ -63,16 +59,7 @@ def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | N
 
 
 def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path()) -> Spec:
-    """Checks a loaded models.yaml.
-
-    Args:
-        mapping: the loaded YAML.
-        file: its name, for messages.
-        project: the folder in which sources are looked for.
-
-    Raises:
-        SpecError: the first mistake found.
-    """
+    """Checks a loaded models.yaml, whose sources are in the project; raises SpecError for the first mistake."""
     top = Node(mapping, "", file).mapping(
         allowed=("models", "targets", "tuning", "builds"), required=("models", "targets", "builds")
     )

@@ -23,15 +23,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def check_source(node: Node, project: Path) -> None:
-    """Checks that a model's source exists.
-
-    Args:
-        node: the ``source`` of a model.
-        project: the folder that holds models.yaml.
-
-    Raises:
-        SpecError: the source does not exist.
-    """
+    """Checks that a model's ``source`` exists in the project or is installed; raises SpecError if it does not."""
     scheme, colon, location = node.text().partition(":")
     if not colon or scheme not in _SCHEMES:
         forms = "torchvision:<name>, torch:<module>:<factory> or onnx:<path>"
@@ -64,14 +56,9 @@ def torchvision_models() -> tuple[str, ...]:
 
 
 def find_module(name: str, project: Path) -> Path | None:
-    """Finds a module without importing its parents; the project folder is searched first.
+    """Finds a module's file without importing its parents; the project folder is searched first.
 
-    Args:
-        name: the dotted name, such as ``package.module``.
-        project: the folder that holds models.yaml.
-
-    Returns:
-        The module's file; for a package its ``__init__.py``, or its folder if it has none.
+    The file of a package is its ``__init__.py``, or its folder if it has none.
     """
     top, *rest = name.split(".")
     place = _module_in(project, top)
@@ -166,11 +153,7 @@ def _source_folders() -> list[Path]:
 
 
 def _tree(file: Path) -> ast.Module:
-    """Returns the syntax tree of a Python file.
-
-    Raises:
-        SyntaxError: the file is not Python, or cannot be read.
-    """
+    """Returns the syntax tree of a Python file; raises SyntaxError if the file is not Python, or cannot be read."""
     try:
         state = file.stat()
         return _parsed(file, state.st_mtime_ns, state.st_size)
