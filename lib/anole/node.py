@@ -12,12 +12,7 @@ from anole.errors import SpecError, shown, suggestion
 
 @dataclass(frozen=True)
 class Node:
-    """A value and its place in the file; each method checks the value's type and returns it.
-
-    Attributes:
-        path: the dotted path, such as ``builds[1].preset``; empty for the root.
-        file: the file's name, for error messages.
-    """
+    """A value, its path such as ``builds[1].preset`` and its file; each method checks the type and returns the value."""
 
     value: Any
     path: str

@@ -85,12 +85,9 @@ def to_plain(value: Any) -> Any:
 def from_plain(cls: type[T], plain: object, strict: bool = False) -> T:
     """Returns the dataclass that `to_plain` made plain.
 
-    Args:
-        cls: the dataclass.
-        plain: what was read. A field that may be null may be absent.
-        strict: whether users wrote it: then fields with a default may be absent, unknown ones are refused, and a whole
-            number may stand for a float. In documents only fields that are annotated as `LATER` may be absent, and
-            unknown ones are left out.
+    A field that may be null may be absent. If users wrote the value (`strict`), so may fields with a default, unknown
+    fields are refused, and a whole number may stand for a float. In documents only fields that are annotated as `LATER`
+    may be absent, and unknown ones are left out.
 
     Raises:
         Misfit: the value does not have the dataclass's fields, or one of another type.
@@ -141,14 +138,7 @@ class _NotAllowed(Exception):
 
 @dataclass(frozen=True)
 class _Column:
-    """A field of a dataclass.
-
-    Attributes:
-        hint: its type, without the marks.
-        flat: whether its fields stand among those of the dataclass that holds it.
-        later: whether documents of an older version lack it.
-        default: its default; `MISSING` without one.
-    """
+    """A field of a dataclass and its type, without the marks that say whether it is flat or later."""
 
     name: str
     hint: Any
@@ -159,11 +149,9 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Reader:
-    """What may stand at a place, and what is made of it.
+    """The JSON types that may stand at a place, what is allowed in words, and what is made of it.
 
     Attributes:
-        types: the JSON types.
-        allowed: in words.
         checks: by JSON type, what makes of a value what it stands for, or raises `_NotAllowed`; a value of another type
             of `types` stands for itself.
     """
@@ -173,11 +161,7 @@ class _Reader:
     checks: Mapping[type, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
 
     def read(self, value: object) -> Any:
-        """Returns what a value stands for.
-
-        Raises:
-            Misfit: the value may not stand there.
-        """
+        """Returns what a value stands for; raises Misfit if the value may not stand there."""
         check = self.checks.get(type(value), _same if type(value) in self.types else _refuse)
         try:
             return check(value)

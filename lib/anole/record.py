@@ -42,7 +42,6 @@ class Measurement:
 
     Attributes:
         latency_s: time of one kernel run, averaged over `repeats`; None for a failure.
-        latency_std_s: standard deviation over the repeats.
         cv: coefficient of variation of the repeats (standard deviation over mean).
         repeats: number of times that were averaged.
         build_s: wall-clock time of building the candidate.
@@ -64,12 +63,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Trial:
-    """One measured config, as stored.
+    """One measured config, as stored; the numbers of a run's trials begin at 0.
 
     Attributes:
-        number: position in the run, from 0.
         iteration: the iteration of the tuner's loop that chose it.
-        config: the value of each knob, by name.
         elapsed_s: tuning seconds since the run began, summed over interruptions.
         gflops: billions of floating-point operations a second; None for a failure.
     """
@@ -85,12 +82,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Remeasurement:
-    """A trial that was measured again, because a fault of the machine may have made it fail.
-
-    Attributes:
-        number: the trial's number.
-        gflops: billions of floating-point operations a second; None for a failure.
-    """
+    """A trial that was measured again, because a fault of the machine may have made it fail."""
 
     number: int
     measurement: Annotated[Measurement, FLAT]
@@ -120,8 +112,6 @@ class SpaceFacts:
     """The size of a task's space and, from a random sample, the share that its constraints reject.
 
     Attributes:
-        size: number of configs, valid or not.
-        sampled: number of configs in the sample.
         rejections: by reason, the number of sampled configs that this constraint is the first to reject.
     """
 
@@ -132,11 +122,7 @@ class SpaceFacts:
 
 @dataclass(frozen=True)
 class Source:
-    """A run of a similar task that another run learns from before its first measurement.
-
-    Attributes:
-        trials: number of its trials that are used, counted from the first.
-    """
+    """A run of a similar task, whose first trials another run learns from before its first measurement."""
 
     task_key: Key
     run_key: Key
@@ -148,7 +134,6 @@ class Run:
     """One tuning of one task: the tuner's settings without the number of trials, which may be raised later.
 
     Attributes:
-        settings: every part of the tuner with its hyper-parameters, in plain JSON values.
         host, versions, threads: the machine and the software it ran with; not part of the key.
     """
 

@@ -23,9 +23,7 @@ class Conv2d:
     """A two-dimensional convolution, NHWC data and HWIO weights.
 
     Attributes:
-        constant_weight: whether the second operand is a constant of the network.
         padding: top, left, bottom, right.
-        out_channels: channels of all groups together.
         exact: whether data and weights are whole numbers, small enough that sums of their products in `dtype` are
             exact; then nothing else may be computed, such as Winograd's transforms.
     """
@@ -92,11 +90,7 @@ class Conv2d:
 
 @dataclass(frozen=True)
 class Dense:
-    """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights.
-
-    Attributes:
-        exact: as of a `Conv2d`.
-    """
+    """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights."""
 
     operator: ClassVar[str] = "dense"
     constant_weight: ClassVar[bool] = True
@@ -181,11 +175,7 @@ def workload_from_json(plain: object) -> Workload:
 
 @dataclass(frozen=True)
 class Task:
-    """The unit of tuning: a workload on a target, with a version of the target's template.
-
-    Attributes:
-        target: the target's complete description, in plain JSON values.
-    """
+    """The unit of tuning: a workload on a target, with a version of the target's template."""
 
     workload: Workload
     target: Mapping[str, Any] = field(hash=False)
