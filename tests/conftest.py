@@ -182,8 +182,7 @@ def accelerate() -> Callable[..., Build]:
     from anole.compile.build import BuildSettings, compile_build
     from anole.declared.entries import ModelSpec
     from anole.documents import layout
-    from anole.documents.manifest import write_manifest
-    from anole.documents.task import write_task
+    from anole.documents.manifest import write_manifest, write_task
     from anole.extract.tasks import extract_tasks
     from anole.targets.vta.settings import describe_vta
     from anole.targets.vta.target import VtaTarget

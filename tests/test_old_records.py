@@ -19,9 +19,8 @@ from anole.documents import layout
 from anole.documents.build import read_build
 from anole.documents.document import with_schema
 from anole.documents.evaluation import read_evaluation
-from anole.documents.manifest import read_manifest
+from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import read_receipts, read_refined
-from anole.documents.task import read_task
 from anole.merge.exchange import import_records
 from anole.merge.schema import FORMER_TABLES
 from anole.merge.stage import merge_builds

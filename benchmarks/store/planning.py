@@ -20,8 +20,7 @@ from statistics import median
 import yaml
 
 from anole.documents import layout
-from anole.documents.manifest import ListedTask, Manifest, write_manifest
-from anole.documents.task import write_task
+from anole.documents.manifest import ListedTask, Manifest, write_manifest, write_task
 from anole.project.pipeline import Pipeline
 from anole.targets import get_target
 from anole.task import Conv2d, Task

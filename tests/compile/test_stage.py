@@ -15,8 +15,7 @@ from anole.declared.entries import ModelSpec
 from anole.documents import layout
 from anole.documents.build import read_build
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
-from anole.documents.manifest import Manifest, write_manifest
-from anole.documents.order import Order
+from anole.documents.manifest import Manifest, Order, write_manifest
 from anole.documents.receipt import Receipt, SharedReceipts, write_receipt
 from anole.errors import BuildError, SpecError
 from anole.extract.tasks import extract_tasks

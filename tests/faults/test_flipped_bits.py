@@ -19,7 +19,7 @@ import pytest
 from anole.declared.reading import load_spec
 from anole.documents.build import FILE, read_build
 from anole.documents.evaluation import read_evaluation
-from anole.documents.manifest import read_manifest
+from anole.documents.manifest import read_manifest, read_task, write_task
 from anole.documents.receipt import (
     MeasuredConfig,
     Receipt,
@@ -31,7 +31,6 @@ from anole.documents.receipt import (
     read_refined,
     write_receipt,
 )
-from anole.documents.task import read_task, write_task
 from anole.errors import AnoleError
 from anole.store.content import parse_shard
 from anole.store.lines import whole_lines, without_checksum

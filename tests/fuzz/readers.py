@@ -26,9 +26,8 @@ from anole.documents.document import text_of
 from anole.documents.evaluation import read_evaluation
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
 from anole.documents.lockfile import text_of as text_of_lockfile
-from anole.documents.manifest import read_manifest
+from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import MeasuredConfig, TuningReceipt, read_receipts, read_refined
-from anole.documents.task import read_task
 from anole.extract.onnx.dimensions import input_infos
 from anole.extract.onnx.importer import read_onnx
 from anole.merge.exchange import import_records

@@ -14,8 +14,7 @@ import pytest
 from anole.compile.stage import compile_network
 from anole.declared.entries import ModelSpec
 from anole.documents.build import read_build
-from anole.documents.manifest import Manifest, write_manifest
-from anole.documents.order import Order
+from anole.documents.manifest import Manifest, Order, write_manifest
 from anole.documents.receipt import (
     MeasuredConfig,
     Receipt,

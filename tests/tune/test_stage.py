@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
-from anole.documents.task import write_task
+from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest, write_task
 from anole.errors import DocumentError, StoreError, TargetError
 from anole.host.processor import processor
 from anole.measure.options import MeasureOptions

@@ -10,7 +10,7 @@ import pytest
 
 from anole.documents.build import read_build
 from anole.documents.evaluation import read_evaluation
-from anole.documents.task import read_task
+from anole.documents.manifest import read_task
 from anole.record import Measurement, Run, Status, Trial, utc_now
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner

@@ -72,7 +72,7 @@ class Order(Json):
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the order that the text `value` holds."""
-        from anole.documents.order import Order
+        from anole.documents.manifest import Order
         from anole.plain import Misfit, from_plain
 
         try:

@@ -12,8 +12,7 @@ from anole.compile.matching import coverage, match_tasks, warn_of_untuned
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, digests
-from anole.documents.manifest import Manifest
-from anole.documents.order import Order
+from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Receipts
 from anole.extract.load import load_model
 from anole.host.machine import software_versions

@@ -9,8 +9,7 @@ from pathlib import Path
 from anole.compile.build import BuildSettings, compile_build
 from anole.documents import layout
 from anole.documents.lockfile import locked_receipts, lockfile_of, read_lockfile
-from anole.documents.manifest import Manifest, read_manifest
-from anole.documents.order import Order
+from anole.documents.manifest import Manifest, Order, read_manifest
 from anole.documents.receipt import Receipts, read_receipts
 from anole.errors import BuildError
 

@@ -43,17 +43,12 @@ class BuiltTask:
     """A task as a build has it.
 
     Attributes:
-        flop: floating-point operations of one call.
-        weight: how often the model runs the task.
-        layers: the names of the layers that are this task.
         config: None when it could not be scheduled at one place of the network at least, which then has a default
-            schedule.
+            schedule; it is `unscheduled` then, and may be elsewhere.
         matched: ``tuned`` or ``default``.
         run_key: the run that found the config; None when the task is not tuned.
         latency_s: seconds of one call when the config was measured.
-        reason: why the task is not tuned; None when it is.
         refined: the configs that were tried within the network.
-        unscheduled: the config that could not be scheduled at one place, where `config` is None; it may be elsewhere.
         locked: True if the config is that of the lock file, and otherwise None.
     """
 
@@ -77,9 +72,8 @@ class BuiltKernel:
     """A kernel of a compiled network.
 
     Attributes:
-        calls: how often one run of the network calls it.
         task: the key of the task that it holds; None where it holds no tuned operator.
-        layers: the names of the layers that it holds.
+        calls: of one run of the network.
         flop: floating-point operations of one call.
         size_bytes: bytes of its inputs and outputs.
     """
@@ -94,11 +88,7 @@ class BuiltKernel:
 
 @dataclass(frozen=True)
 class AcceleratorStep:
-    """A layer that the accelerator runs.
-
-    Attributes:
-        value: the name of the layer's result in the network.
-    """
+    """A layer that the accelerator runs; the value is the name of its result in the network."""
 
     name: str
     value: str
@@ -129,7 +119,6 @@ class Accelerator:
     Attributes:
         geometry: the fields of `anole.targets.vta.geometry.Geometry`.
         area, memory: relative to VTA's own.
-        samples: how many inputs the network was calibrated with.
         cycles, latency_s: of one run of all steps.
         untuned_latency_s: seconds of the same network with default configs.
         snr_db: signal to noise of each result, in decibel; None where it is exact.
@@ -153,19 +142,13 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Build:
-    """A compiled network.
+    """A compiled network, with the names and the entry that it has in models.yaml.
 
     Attributes:
-        model: the model's name in models.yaml.
-        entry: the model's entry in models.yaml.
-        target: the target's name in models.yaml.
         trials: the budget of each task or, where it is shared, of all together.
-        versions: the versions of the software that made it.
         runs_on: what TVM's runtime calls the device, such as ``cpu``; None for a simulated accelerator.
         threads: how many threads of the processor run kernels or launch them.
-        memory: bytes of activations and weights.
         kernels: in the order of their first call; None where they are not known.
-        accelerator: what is known of a simulated accelerator; None for a device.
         size_bytes: bytes of all files in the folder, without ``build.json``.
         sha256: SHA-256 of each file that the network is loaded from, by its path in the folder; None for builds of
             older versions. Another compilation with the same configs and versions has the same.
@@ -203,11 +186,7 @@ class Build:
 
 
 def read_build(folder: Path) -> Build:
-    """Reads the description of the build in a folder.
-
-    Raises:
-        DocumentError: it is missing or broken.
-    """
+    """Reads the description of the build in a folder; raises DocumentError if it is missing or broken."""
     return read_document(folder / FILE, Build, "compile")
 
 

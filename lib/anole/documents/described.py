@@ -18,7 +18,6 @@ class DescribedTarget:
         asked: what models.yaml says of the target, with the names of the settings that identify it and its nodes.
         description: everything that identifies the target; None where it cannot be detected.
         absence: why that machine cannot measure on the target; None where it can.
-        node: the machine's name.
     """
 
     asked: Mapping[str, Any] = field(hash=False)
@@ -28,11 +27,7 @@ class DescribedTarget:
 
 
 def read_described(path: Path) -> DescribedTarget:
-    """Reads the description of a target.
-
-    Raises:
-        DocumentError: the file is missing or broken.
-    """
+    """Reads the description of a target; raises DocumentError if the file is missing or broken."""
     return read_document(path, DescribedTarget, "describe")
 
 

@@ -23,12 +23,7 @@ _CHECKSUM = "crc"
 
 
 def read_document(path: Path, cls: type[T], stage: str) -> T:
-    """Reads a document.
-
-    Args:
-        path: the file.
-        cls: the dataclass that it holds.
-        stage: the stage that writes such documents.
+    """Reads a document of a dataclass that a stage writes.
 
     Raises:
         DocumentError: the file is missing or broken, or a newer version wrote it.
@@ -62,11 +57,7 @@ def read_plain(path: Path, stage: str) -> dict[str, Any]:
 
 
 def document_of(plain: object, cls: type[T], path: Path, stage: str) -> T:
-    """Returns the dataclass that a plain value of a file holds.
-
-    Raises:
-        DocumentError: the value does not fit.
-    """
+    """Returns the dataclass that a plain value of a file holds; raises DocumentError if the value does not fit."""
     try:
         return from_plain(cls, plain)
     except Misfit as error:

@@ -47,16 +47,12 @@ class Latency:
 
 @dataclass(frozen=True)
 class LoadLatency:
-    """The latency of one engine while other processes keep the processor busy, over all its timed runs.
+    """The percentiles of an engine's latency while other processes keep the processor busy, over all its timed runs.
 
     Attributes:
         engine: ``build``, or a reference as in `Latency`.
         neighbours: how many busy processes ran beside it.
-        p50_s: the median of single runs.
-        p95_s: the 95th percentile.
         p99_s: the 99th percentile; of at most 100 runs, the slowest or the one before it.
-        runs: how many runs were timed.
-        rounds: in how many turns.
         start_s: seconds from the start of its process to its first outputs, including imports; it started once.
     """
 
@@ -72,14 +68,7 @@ class LoadLatency:
 
 @dataclass(frozen=True)
 class KernelLatency:
-    """A kernel's time within the whole network.
-
-    Attributes:
-        layers: the names of the layers that it holds.
-        calls: how often one run of the network calls it.
-        flop, size_bytes: operations of one call, and bytes of its inputs and outputs.
-        latency_s: seconds of all calls of one run.
-    """
+    """A kernel's seconds in all its calls of one run of the network; its operations and bytes are those of one call."""
 
     kernel: str
     layers: tuple[str, ...]
@@ -95,7 +84,6 @@ class KernelProfile:
 
     Attributes:
         whole_s: seconds of a run of the network in which no kernel is timed.
-        kernels: in the order of their first call.
         peak_flop_per_s, peak_bytes_per_s: the machine's roofline, see `anole.evaluate.roofline`; None if all kernels
             are so short that starting the threads is what takes the time.
     """
@@ -111,8 +99,6 @@ class Evaluation:
     """What evaluating a build found.
 
     Attributes:
-        coverage_share: which share of the build's work is tuned.
-        latencies: one for each reference; none where the device is absent.
         absence: why nothing could be run; None when it was.
         redrawn_error: the `variation_error` of the same network with weights drawn so that its outputs depend on its
             input; None where they did anyway, or where no such network could be made.
@@ -124,7 +110,6 @@ class Evaluation:
             reference was far away, or where the network in double precision decided.
         nearby_error: that of the build beside the reference on the same inputs.
         averaged_error: the same error of the means of both over such inputs.
-        averaged_draws: over how many inputs these means are.
         load_latencies: one for each number of busy neighbours and each engine; None where none was asked.
         kernel_profile: the times of its kernels; None where they cannot be timed one by one, or were not yet.
     """
@@ -155,11 +140,7 @@ class Evaluation:
 
 
 def read_evaluation(path: Path) -> Evaluation:
-    """Reads an evaluation.
-
-    Raises:
-        DocumentError: it is missing or broken.
-    """
+    """Reads an evaluation; raises DocumentError if it is missing or broken."""
     return read_document(path, Evaluation, "evaluate")
 
 

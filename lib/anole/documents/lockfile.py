@@ -40,12 +40,7 @@ class LockedTask:
 
 @dataclass(frozen=True)
 class LockedBuild:
-    """The configs of a build.
-
-    Attributes:
-        target: the target's complete description.
-        tasks: by the task's key.
-    """
+    """The configs of a build on a target of this complete description, by the task's key."""
 
     target: Mapping[str, Any] = field(hash=False)
     tasks: Mapping[Key, LockedTask] = field(hash=False)
@@ -58,11 +53,7 @@ class LockedBuild:
 
 @dataclass(frozen=True)
 class Lockfile:
-    """The locked builds, by their names.
-
-    Attributes:
-        path: where the file is, or would be.
-    """
+    """The locked builds, by their names, and where the file is or would be."""
 
     path: Path
     builds: Mapping[str, LockedBuild] = field(default_factory=dict, hash=False)
@@ -86,11 +77,7 @@ class Lockfile:
 
 @dataclass(frozen=True)
 class LockedReceipt(Receipt):
-    """A locked config in place of a task's receipt.
-
-    Attributes:
-        place: where the lock file says so, for messages.
-    """
+    """A locked config in place of a task's receipt, with the place in the lock file that says so."""
 
     place: str = ""
 
@@ -136,13 +123,7 @@ def text_of(lockfile: Lockfile) -> str:
 
 
 def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Receipt]:
-    """Returns the locked configs of a build, as receipts by the task's key.
-
-    Args:
-        lockfile: the lock file.
-        build: the build's name.
-        trials: the build's budget.
-    """
+    """Returns the locked configs of a build with a budget, as receipts by the task's key."""
     return {
         key: LockedReceipt(
             key, task.run_key or "", trials, task.config, task.latency_s,
@@ -159,11 +140,7 @@ def lockfile_of(project: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Content:
-    """What the file holds.
-
-    Attributes:
-        schema: the version of the format; a reader refuses newer ones.
-    """
+    """What the file holds."""
 
     schema: Literal[1]
     builds: Mapping[str, LockedBuild] = field(hash=False)

@@ -1,4 +1,4 @@
-"""The manifest: which tasks a model has on a target, and what it was extracted from."""
+"""The manifest: a model's tasks on a target, and what it was extracted from; the tasks' files; the order of a build."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from anole.declared.entries import ModelSpec
 from anole.documents import layout
-from anole.documents.document import differing, read_document, write_document
-from anole.documents.task import read_task
+from anole.documents.document import checked_text, differing, read_document, read_plain, write_document
 from anole.errors import DocumentError
+from anole.files import write_atomically
 from anole.keys import Key
 from anole.plain import FLAT, LATER
 from anole.task import Task
@@ -19,13 +19,7 @@ from anole.task import Task
 
 @dataclass(frozen=True)
 class Origin:
-    """Everything that a manifest depends on beside the model's own files.
-
-    Attributes:
-        entry: the model's entry in models.yaml.
-        target_description: everything that identifies the target.
-        versions: the versions of the extraction and of the target's templates.
-    """
+    """What a manifest depends on beside the model's own files; versions are of the extraction and the templates."""
 
     entry: Mapping[str, Any] = field(hash=False)
     target_description: Mapping[str, Any] = field(hash=False)
@@ -34,13 +28,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class ListedTask:
-    """A task in a manifest.
-
-    Attributes:
-        flop: floating-point operations of one call.
-        weight: how often the model runs the task.
-        layers: the names of the layers that are this task.
-    """
+    """A task in a manifest; the weight says how often the model runs it, the operations are those of one call."""
 
     key: Key
     label: str
@@ -54,9 +42,6 @@ class Manifest:
     """The tasks of a model on a target, in the order of their first layer.
 
     Attributes:
-        model: the model's name in models.yaml.
-        target: the target's name in models.yaml.
-        source: where the model comes from, as in models.yaml.
         inputs: the shape of each input, by name.
         flop: floating-point operations of all tasks in one run of the model.
         prepared: how the preparation of an ONNX file changed its operators; empty in older manifests.
@@ -82,12 +67,33 @@ class Manifest:
         return {task.key: task.weight for task in self.tasks}
 
 
-def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
-    """Reads a manifest that is up to date.
+@dataclass(frozen=True)
+class Order:
+    """What a build is compiled from.
 
-    Args:
-        path: the manifest's file.
-        origin: what the manifest must be extracted from; anything when None.
+    Attributes:
+        trials: the budget of each task or, where it is shared, of all together.
+        lock: the content key of the build's entry in the lock file, which is too long to be an argument;
+            None without one.
+    """
+
+    model: str
+    target: str
+    origin: Origin
+    preset: str
+    trials: int
+    shared: bool
+    seed: int
+    lock: Annotated[Key | None, LATER] = None
+
+    @property
+    def model_spec(self) -> ModelSpec:
+        """The model as models.yaml describes it."""
+        return ModelSpec.from_json(self.model, self.origin.entry)
+
+
+def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
+    """Reads a manifest, which must be extracted from some origin, or from anything.
 
     Raises:
         DocumentError: the manifest is missing or broken, or was extracted from something else.
@@ -111,3 +117,20 @@ def read_listed_task(manifest_path: Path, key: str) -> Task:
         DocumentError: the task's file is missing or broken, or holds another task.
     """
     return read_task(layout.project_of_manifest(manifest_path) / layout.task_path(key))
+
+
+def read_task(path: Path) -> Task:
+    """Reads a task; raises DocumentError if the file is missing or broken, or holds another task than its name says."""
+    plain = read_plain(path, "extract")
+    try:
+        task = Task.from_json(plain)
+    except ValueError as error:
+        raise DocumentError(path, f"is not a task: {error}", "extract") from error
+    if path.stem != task.key:
+        raise DocumentError(path, f"holds a task with the key {task.key}", "extract")
+    return task
+
+
+def write_task(path: Path, task: Task) -> None:
+    """Writes a task, unless the file holds it already."""
+    write_atomically(path, checked_text(task.to_json()))

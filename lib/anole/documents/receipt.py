@@ -46,11 +46,8 @@ class Receipt:
     """The result of tuning one task, as later stages read it.
 
     Attributes:
-        trials: the budget.
         config: the best config, which is the fastest or ties with it; None when no candidate worked.
-        latency_s: seconds of one call of the best config.
         designs: the fastest config of every hardware that was tried, where the hardware is searched.
-        rivals: the best configs, the best first.
         refined: the configs that were tried within a network; none before that.
     """
 
@@ -69,12 +66,8 @@ class TuningReceipt(Receipt):
     """What tuning tells of one task, for later stages and for people.
 
     Attributes:
-        measured: the number of trials that were measured.
         status: ``tuned``, or ``failed`` when no candidate worked.
         confirmed: whether the latency was measured again beside its rivals, or is exact.
-        gflops: billions of floating-point operations a second of the best config.
-        statuses: the number of trials that ended in each status.
-        elapsed_s: seconds of tuning.
     """
 
     label: str
@@ -97,11 +90,7 @@ class TuningReceipt(Receipt):
 
 @dataclass(frozen=True)
 class SharedReceipts:
-    """The receipts of tasks that share one budget.
-
-    Attributes:
-        trials: the budget of all tasks together.
-    """
+    """The receipts of tasks that share one budget of trials."""
 
     trials: int
     receipts: tuple[TuningReceipt, ...]
@@ -133,10 +122,7 @@ Receipts = Mapping[str, Receipt]
 
 
 def read_receipts(paths: Iterable[Path]) -> dict[str, Receipt]:
-    """Returns receipts by the task's key.
-
-    Args:
-        paths: each of one task's receipt, or of the receipts of tasks that share a budget or were refined together.
+    """Returns receipts by the task's key; each file holds one, or those of tasks that were tuned or refined together.
 
     Raises:
         DocumentError: a file is missing or broken.
@@ -146,11 +132,7 @@ def read_receipts(paths: Iterable[Path]) -> dict[str, Receipt]:
 
 
 def read_refined(path: Path) -> Refined:
-    """Reads what refining a build found.
-
-    Raises:
-        DocumentError: the file is missing or broken.
-    """
+    """Reads what refining a build found; raises DocumentError if the file is missing or broken."""
     return read_document(path, Refined, "refine")
 
 

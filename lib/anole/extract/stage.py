@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.declared.entries import ModelSpec
-from anole.documents.manifest import write_manifest
-from anole.documents.task import write_task
+from anole.documents.manifest import write_manifest, write_task
 from anole.extract.load import EXTRACT_VERSION, paused_collector
 from anole.extract.tasks import extract_tasks
 from anole.targets import get_target

@@ -12,8 +12,7 @@ from anole.declared.reading import load_spec
 from anole.declared.source import model_files
 from anole.documents import layout
 from anole.documents.lockfile import LockedBuild, Lockfile, lockfile_of, read_lockfile
-from anole.documents.manifest import Manifest, Origin, read_manifest
-from anole.documents.order import Order
+from anole.documents.manifest import Manifest, Order, Origin, read_manifest
 from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
 from anole.keys import content_key

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from anole.compile.build import BuildSettings, compile_build
 from anole.documents.build import Build
-from anole.documents.manifest import Manifest
-from anole.documents.order import Order
+from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Receipts
 from anole.errors import BuildError
 from anole.extract.load import load_model

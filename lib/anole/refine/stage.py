@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anole.documents.manifest import read_manifest
-from anole.documents.order import Order
+from anole.documents.manifest import Order, read_manifest
 from anole.documents.receipt import Receipts, Refined, TriedConfig, read_receipts, write_receipt
 from anole.errors import BuildError
 from anole.evaluate.timing.turns import Pace

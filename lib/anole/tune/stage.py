@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from anole.documents import layout
-from anole.documents.manifest import read_manifest
+from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import SharedReceipts, TuningReceipt, write_receipt
-from anole.documents.task import read_task
 from anole.measure.site import Site, site_of
 from anole.search.budget import spend
 from anole.search.watch import Watch
