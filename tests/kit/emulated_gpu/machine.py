@@ -76,7 +76,8 @@ def _built() -> Path:
 def _key() -> str:
     """Returns what the build depends on, as a short name."""
     texts = [path.read_bytes() for path in sorted(DEVICE.rglob("*")) if path.is_file()]
-    texts += [Path(__file__).read_bytes(), sys.executable.encode(), str(DEVICE).encode()]
+    places = (sys.executable, str(DEVICE), compiler_environment()["CUDA_PATH"])
+    texts += [Path(__file__).read_bytes(), *(place.encode() for place in places)]
     return sha256(b"\0".join(texts)).hexdigest()[:16]
 
 

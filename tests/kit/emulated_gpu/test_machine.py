@@ -53,6 +53,14 @@ def test_without_cudas_headers_no_gpu_is_emulated(monkeypatch: pytest.MonkeyPatc
     assert machine.absence() == "found no headers of CUDA"
 
 
+def test_headers_elsewhere_make_another_emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for place in ("/cuda-12", "/cuda-13"):
+        monkeypatch.setattr(machine, "compiler_environment", {"CUDA_PATH": place}.copy)
+        keys.add(machine._key())
+    assert len(keys) == 2
+
+
 def test_what_cannot_be_built_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "bin").mkdir()

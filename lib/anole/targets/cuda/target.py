@@ -57,12 +57,12 @@ class CudaTarget:
         present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")
         if not present:
             return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
-        first = present[0]
-        if wanted not in [gpu.architecture for gpu in present]:
-            found = first.architecture
+        alike = next((gpu for gpu in present if gpu.architecture == wanted), None)
+        if alike is None:
+            found = present[0].architecture
             return f"cuda {wanted}: this machine's GPU is {found}; give `arch: {found}` to run on it"
         if not self._gpus():
-            return f"cuda {wanted}: this machine's GPU is a {first.name}, not a {model}; give its `model` to run on it"
+            return f"cuda {wanted}: this machine's GPU is a {alike.name}, not a {model}; give its `model` to run on it"
         return None
 
     def template_version(self, workload: Workload) -> int:

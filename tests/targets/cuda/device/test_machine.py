@@ -108,11 +108,11 @@ def test_every_gpu_of_the_architecture_is_a_device_of_its_own(machine: Path) -> 
     ]
 
 
-@pytest.mark.parametrize(("visible", "indices"), [("1", [1]), ("GPU-a,GPU-b", [0, 1]), ("", [])])
+@pytest.mark.parametrize(("visible", "indices"), [("1", [1]), ("GPU-a1,GPU-b2", [0, 1]), ("GPU-b", [1]), ("", [])])
 def test_gpus_that_are_hidden_are_not_there(
     machine: Path, monkeypatch: pytest.MonkeyPatch, visible: str, indices: list[int]
 ) -> None:
-    install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a\\n9.0, 1, GPU-b\\n'")
+    install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a1\\n9.0, 1, GPU-b2\\n'")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert [gpu.index for gpu in present_gpus()] == indices
 
@@ -164,3 +164,5 @@ def test_gpus_of_one_architecture_are_told_apart_by_their_model(machine: Path) -
     )
     with pytest.raises(TargetError, match="found no 'NVIDIA GH200' on this machine"):
         describe_cuda(model="NVIDIA GH200")
+    install(machine, "nvidia-smi", "printf '8.0, 0, GPU-a, NVIDIA A100\\n9.0, 1, GPU-b, NVIDIA H200\\n'")
+    assert "GPU is a NVIDIA H200" in (absent.absence() or "")

@@ -44,4 +44,6 @@ def present_gpus() -> tuple[Gpu, ...]:
     if allowed is None:
         return gpus
     names = [name.strip() for name in allowed.split(",")]
-    return tuple(gpu for gpu in gpus if str(gpu.index) in names or gpu.uuid in names)
+    # CUDA also takes the beginning of an identifier.
+    beginnings = tuple(name for name in names if name.startswith("GPU-"))
+    return tuple(gpu for gpu in gpus if str(gpu.index) in names or gpu.uuid.startswith(beginnings))
