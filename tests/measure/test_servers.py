@@ -31,7 +31,7 @@ from anole.targets.cpu.device.remote_runner import remote_runner
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.device.runner import find_gpu
 from anole.targets.rpc.address import Remote, Server
-from anole.targets.rpc.sessions import open_session
+from anole.targets.rpc.runner import open_session
 from anole.targets.rpc.tracker import Tracker, count_servers
 from anole.task import Dense, Task
 

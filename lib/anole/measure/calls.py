@@ -69,7 +69,7 @@ def start_running_elsewhere(
     run: Callable[..., list[Timed]] | None = None
 
     def handle(first: Any, *others: Any) -> list[Timed]:
-        from anole.targets.rpc.sessions import open_session
+        from anole.targets.rpc.runner import open_session
 
         nonlocal run
         if run is not None:

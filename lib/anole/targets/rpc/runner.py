@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,51 @@ import numpy as np
 import tvm
 from tvm import rpc
 
+from anole.errors import DeviceLostError, cause
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.rpc.sessions import telling_loss
+from anole.targets.rpc.address import Server
 from anole.targets.shared.reference import Example
 from anole.task import Workload
+
+_REACH_S = 5.0
+
+
+def open_session(server: Server, session_s: float) -> rpc.RPCSession:
+    """Returns an exclusive session with a server; waits while another client has it.
+
+    After `session_s` seconds, the server ends the session and whatever runs in it.
+
+    Raises:
+        DeviceLostError: the server does not answer, or its tracker has lent it to somebody else meanwhile.
+    """
+    try:
+        if not server.match_key:
+            # TVM itself would not report the reason. A server with a tracker would take this for its client.
+            socket.create_connection((server.host, server.port), timeout=_REACH_S).close()
+        return rpc.connect(server.host, server.port, server.match_key, session_timeout=session_s)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise DeviceLostError(f"the RPC server {server} cannot be reached: {cause(error)}") from error
+
+
+@contextmanager
+def telling_loss(session: rpc.RPCSession) -> Iterator[None]:
+    """Raises errors that are due to a lost session, not to a candidate, as another type.
+
+    Raises:
+        TimeoutError: the server ended the session because its time was up.
+        DeviceLostError: the session was lost.
+    """
+    try:
+        yield
+    except tvm.error.RPCSessionTimeoutError as error:
+        raise TimeoutError("ended by its server, because it took too long") from error
+    except RuntimeError as error:
+        try:
+            session.get_function("runtime.NumThreads")()
+        except RuntimeError:
+            raise DeviceLostError(f"the connection to the device was lost: {cause(error)}") from error
+        raise
 
 
 @dataclass(frozen=True)
@@ -39,41 +81,31 @@ class SessionRunner:
         self, template: Template, workload: Workload, session: rpc.RPCSession, device: Any, conditions: Conditions
     ) -> None:
         self._template, self._workload = template, workload
-        self._session, self._device, self._conditions = session, device, conditions
-        self._example, self._is_warm = Example.draw(workload), False
+        self.session, self._device, self._conditions = session, device, conditions
+        self.example, self._is_warm = Example.draw(workload), False
         with telling_loss(session):
-            self._data, bias = self._send(self._example.data), self._example.bias
-            self._bias = () if bias is None else (self._send(bias),)
+            bias = self.example.bias
+            self._data, self._bias = self._send(self.example.data), () if bias is None else (self._send(bias),)
 
     def load(self, artifact: Path, config: Config) -> SessionKernel:
         """Sends and loads a shared library that the builder wrote."""
-        packed = self._template.pack_weight(self._workload, config, self._example.weight)
-        with telling_loss(self._session):
-            self._session.upload(str(artifact))
-            library = self._session.load_module(artifact.name)
-            self._session.remove(artifact.name)
-            out = self._send(self._example.unwritten())
+        packed = self._template.pack_weight(self._workload, config, self.example.weight)
+        with telling_loss(self.session):
+            self.session.upload(str(artifact))
+            library = self.session.load_module(artifact.name)
+            self.session.remove(artifact.name)
+            out = self._send(self.example.unwritten())
             arguments = (self._data, self._send(packed), *self._bias, out)
         return SessionKernel(self, library, arguments)
 
-    def relative_error(self, library: Any, arguments: tuple[Any, ...]) -> float:
-        """Runs a kernel once and returns the relative L2 distance from the reference."""
-        with telling_loss(self._session):
-            library["main"](*arguments)
-            return self._example.relative_error(arguments[-1].numpy())
-
     def latency_s(self, library: Any, arguments: tuple[Any, ...], number: int) -> float:
         """Runs a kernel `number` times and returns the mean seconds of one run, by the device's own clock."""
-        with telling_loss(self._session):
-            if not self._is_warm:
-                self._warm_up(library, arguments)
-            return self._time(library, arguments, number)
-
-    def _warm_up(self, library: Any, arguments: tuple[Any, ...]) -> None:
-        ends_s = time.perf_counter() + self._conditions.warm_up_s
-        while time.perf_counter() < ends_s:
-            self._time(library, arguments, 10)
-        self._is_warm = True
+        if not self._is_warm:
+            ends_s = time.perf_counter() + self._conditions.warm_up_s
+            while time.perf_counter() < ends_s:
+                self._time(library, arguments, 10)
+            self._is_warm = True
+        return self._time(library, arguments, number)
 
     def _time(self, library: Any, arguments: tuple[Any, ...], number: int) -> float:
         # TVM prepares once for every repeat, so each run is a repeat of its own.
@@ -84,16 +116,21 @@ class SessionRunner:
         return tvm.runtime.tensor(np.ascontiguousarray(array), self._device)
 
 
+@dataclass(frozen=True, eq=False)
 class SessionKernel:
     """One candidate with its arguments, on the runner's device."""
 
-    def __init__(self, runner: SessionRunner, library: Any, arguments: tuple[Any, ...]) -> None:
-        self._runner, self._library, self._arguments = runner, library, arguments
+    runner: SessionRunner
+    library: Any
+    arguments: tuple[Any, ...]
 
     def relative_error(self) -> float:
         """Runs the candidate once and returns the relative L2 distance from the reference."""
-        return self._runner.relative_error(self._library, self._arguments)
+        with telling_loss(self.runner.session):
+            self.library["main"](*self.arguments)
+            return self.runner.example.relative_error(self.arguments[-1].numpy())
 
     def __call__(self, number: int) -> float:
         """Runs the candidate `number` times and returns the mean seconds of one run."""
-        return self._runner.latency_s(self._library, self._arguments, number)
+        with telling_loss(self.runner.session):
+            return self.runner.latency_s(self.library, self.arguments, number)

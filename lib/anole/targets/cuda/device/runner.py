@@ -7,8 +7,7 @@ from tvm import rpc
 
 from anole.errors import TargetError
 from anole.targets.base import Template
-from anole.targets.rpc.runner import Conditions, SessionRunner
-from anole.targets.rpc.sessions import telling_loss
+from anole.targets.rpc.runner import Conditions, SessionRunner, telling_loss
 from anole.task import Workload
 
 _MOST_L2_BYTES = 128 << 20
