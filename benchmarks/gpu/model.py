@@ -25,11 +25,16 @@ from scipy.stats import kendalltau, spearmanr
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
-from anole.targets.cuda.templates.conv2d_space import conv2d_space, conv2d_usage
-from anole.targets.cuda.templates.memory import widths
-from anole.targets.cuda.templates.roofline import Kernel, latency_s
+from anole.targets.cuda.templates.conv2d_space import (
+    PADDING,
+    conv2d_space,
+    conv2d_usage,
+    convolution_bytes,
+    window_reads,
+    windows,
+)
+from anole.targets.cuda.templates.roofline import Kernel, latency_s, widths
 from anole.targets.cuda.templates.staged import Operand, Reduction, staged_kernel
-from anole.targets.cuda.templates.windows import PADDING, convolution_bytes, window_reads, windows
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.task import Conv2d
 from benchmarks.common.arguments import described

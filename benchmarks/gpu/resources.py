@@ -22,13 +22,12 @@ from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.conv2d_space import conv2d_kernel
-from anole.targets.cuda.templates.depthwise_space import depthwise_kernel
 from anole.targets.cuda.templates.gemv_space import gemv_kernel
-from anole.targets.cuda.templates.product_space import batch_matmul_kernel, gemm_kernel
+from anole.targets.cuda.templates.product_space import product_kernel
 from anole.targets.cuda.templates.roofline import Kernel
 from anole.targets.cuda.templates.winograd_space import winograd_kernels
 from anole.targets.shared.kernel import define
-from anole.task import BatchMatmul, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
 from benchmarks.kernels.layers import conv2d
@@ -103,13 +102,11 @@ def compare(target: CudaTarget, template: str, config: Config) -> dict[str, obje
 
 def kernels_of(gpu: Multiprocessor, template: str, workload: Workload, columns: Columns) -> Sequence[Kernel]:
     """Returns what the kernels of configs do, by the model."""
-    if isinstance(workload, Dense):
-        return [(gemv_kernel if template == "gemv" else gemm_kernel)(gpu, workload, columns)]
-    if isinstance(workload, BatchMatmul):
-        return [batch_matmul_kernel(gpu, workload, columns)]
     if template == "winograd":
         return winograd_kernels(gpu, workload, columns)
-    return [(depthwise_kernel if template == "depthwise" else conv2d_kernel)(gpu, workload, columns)]
+    if template == "gemv":
+        return [gemv_kernel(gpu, workload, columns)]
+    return [(conv2d_kernel if isinstance(workload, Conv2d) else product_kernel)(gpu, workload, columns)]
 
 
 def occupancy(gpu: Multiprocessor, kernel: Kernel) -> float:

@@ -14,9 +14,9 @@ from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.gpus import Gpu, present_gpus
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.device.toolchain import check_architecture, compiler_environment
-from anole.targets.cuda.templates import algorithms, gemv_space, open_spaces, product_space
+from anole.targets.cuda.templates import algorithms
 from anole.targets.shared.space_setting import is_open
-from anole.task import BatchMatmul, Conv2d, Workload
+from anole.task import Workload
 
 if TYPE_CHECKING:
     import tvm
@@ -50,7 +50,7 @@ class CudaTarget:
         self.gpu = Multiprocessor.of(description["arch"])
         self.open = is_open(description)
         if self.open:
-            self.template_versions = {**self.template_versions, "open": open_spaces.VERSION}
+            self.template_versions = {**self.template_versions, "open": algorithms.OPEN_VERSION}
 
     def absence(self) -> str | None:
         """Returns why candidates cannot run here: there is no GPU, or none of this architecture and model."""
@@ -72,7 +72,7 @@ class CudaTarget:
             TargetError: there is no template for the operator.
         """
         version = version_of(workload, self.template_versions, "cuda")
-        return version + (open_spaces.VERSION if self._opened(workload) else 0)
+        return version + (algorithms.OPEN_VERSION if self._opened(workload) else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the GPU runs everything."""
@@ -82,29 +82,21 @@ class CudaTarget:
         """Returns the knobs of a workload."""
         if (opened := self._opened(workload)) is not None:
             return opened.space
-        if isinstance(workload, Conv2d):
-            return algorithms.convolution_space(self.limits, self.gpu, workload)
-        if isinstance(workload, BatchMatmul):
-            return product_space.batch_matmul_space(self.limits, self.gpu, workload)
-        if workload.batch <= gemv_space.MOST_ROWS:
-            return gemv_space.gemv_space(self.limits, self.gpu, workload)
-        return product_space.gemm_space(self.limits, self.gpu, workload)
+        return algorithms.space_of(self.limits, self.gpu, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
         if (opened := self._opened(workload)) is not None:
             return opened.constrained.best_drawn
-        if isinstance(workload, Conv2d):
-            return algorithms.convolution_default(self.limits, self.gpu, workload)
-        return self.space(workload).best_drawn
+        return algorithms.default_config(self.limits, self.gpu, workload)
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
         return algorithms.template_of(workload, direct=self.open)
 
-    def _opened(self, workload: Workload) -> open_spaces.Opened | None:
+    def _opened(self, workload: Workload) -> algorithms.Opened | None:
         """Returns the open space of a workload, if that is what its configs are drawn from."""
-        return open_spaces.opened(self.limits, self.gpu, workload) if self.open else None
+        return algorithms.opened(self.limits, self.gpu, workload) if self.open else None
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""

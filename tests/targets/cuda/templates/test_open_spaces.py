@@ -16,7 +16,7 @@ from anole.record import Config
 from anole.space import ALGORITHM
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
-from anole.targets.cuda.templates import open_spaces
+from anole.targets.cuda.templates import algorithms
 from anole.task import Conv2d, Dense, Task, Workload
 from tests.kit.emulated_gpu.programs import candidate_error
 from tests.kit.emulated_gpu.worker import EmulatedGpu
@@ -66,7 +66,7 @@ def test_any_open_config_that_may_run_is_right(workload: Workload, seed: int, em
 
 def runnable(workload: Workload, seed: int = 0) -> Iterator[Config]:
     """Drawn configs of which a block has what they take."""
-    space, opened = OPEN.space(workload), open_spaces.opened(LIMITS, TARGET.gpu, workload)
+    space, opened = OPEN.space(workload), algorithms.opened(LIMITS, TARGET.gpu, workload)
     constrained = space if opened is None else opened.constrained
     drawn = (space.config(vector) for vector in space.sample(200, np.random.default_rng(seed)))
     return (config for config in drawn if constrained.refusal(config) is None)

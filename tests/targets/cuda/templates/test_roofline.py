@@ -14,11 +14,10 @@ from anole.targets.cuda.device.architecture import ARCHITECTURES
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
-from anole.targets.cuda.templates.algorithms import convolution_default
+from anole.targets.cuda.templates.algorithms import default_config
 from anole.targets.cuda.templates.conv2d_space import conv2d_kernel, conv2d_space
-from anole.targets.cuda.templates.memory import bank_cycles, sectors
-from anole.targets.cuda.templates.product_space import gemm_kernel
-from anole.targets.cuda.templates.roofline import Kernel, latency_s, speed
+from anole.targets.cuda.templates.product_space import product_kernel
+from anole.targets.cuda.templates.roofline import Kernel, bank_cycles, latency_s, sectors, speed
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.task import Conv2d, Dense, Workload
 
@@ -85,14 +84,14 @@ def test_more_multiprocessors_are_never_slower(gpu: Multiprocessor, kernel: Kern
 def test_few_resident_warps_leave_latencies_uncovered() -> None:
     """By Little's law: with as much to do, one block at a time is slower than eight."""
     gpu = Multiprocessor.of("sm_80")
-    kernel = gemm_kernel(gpu, *_gemm())
+    kernel = product_kernel(gpu, *_gemm())
     crowded = replace(kernel, shared_bytes=np.full_like(kernel.shared_bytes, 160 << 10))
     assert latency_s(gpu, crowded)[0] > 1.2 * latency_s(gpu, kernel)[0]
 
 
 def test_two_kernels_take_as_long_as_one_after_the_other() -> None:
     gpu = Multiprocessor.of("sm_80")
-    kernel = gemm_kernel(gpu, *_gemm())
+    kernel = product_kernel(gpu, *_gemm())
     np.testing.assert_allclose(speed(gpu, kernel, kernel), speed(gpu, kernel) / 2)
 
 
@@ -141,7 +140,7 @@ def test_values_need_their_bytes_at_least(values: int, run: int) -> None:
 def test_fewer_registers_hold_fewer_values_and_spill_the_others() -> None:
     gpu = Multiprocessor.of("sm_80")
     small = replace(gpu, registers=gpu.registers // 16)
-    full, spilling = (gemm_kernel(each, *_gemm()) for each in (gpu, small))
+    full, spilling = (product_kernel(each, *_gemm()) for each in (gpu, small))
     assert small.resident_blocks(128, int(spilling.registers[0]), 0) == 1
     assert spilling.registers[0] < full.registers[0] and spilling.instructions[0] > full.instructions[0]
 
@@ -181,8 +180,8 @@ def test_winograd_is_the_default_only_where_it_is_clearly_faster() -> None:
     same = (1, 1, 1, 1)
     deep, flat = Conv2d(1, 14, 14, 256, 256, (3, 3), padding=same), Conv2d(1, 257, 128, 64, 2, (3, 3), padding=same)
     gpu = Multiprocessor.of("sm_70")
-    assert convolution_default(LIMITS, gpu, deep)[ALGORITHM] == "winograd"
-    assert convolution_default(LIMITS, gpu, flat)[ALGORITHM] == "direct"
+    assert default_config(LIMITS, gpu, deep)[ALGORITHM] == "winograd"
+    assert default_config(LIMITS, gpu, flat)[ALGORITHM] == "direct"
     for workload, gains in ((deep, True), (flat, False)):
         direct, winograd = (make(LIMITS, gpu, workload) for make in (conv2d_space, winograd_space))
         assert (winograd.merit_of(winograd.best_drawn) > direct.merit_of(direct.best_drawn)) == gains

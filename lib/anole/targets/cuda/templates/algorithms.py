@@ -1,8 +1,13 @@
-"""The algorithms of a convolution on CUDA, of which a config may choose one, and the template of any workload."""
+"""The space, the default config and the template of any workload on CUDA; a convolution may have two algorithms.
+
+Open spaces are those of AutoTVM's users: the papers' knobs of one algorithm, without constraints.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+from typing import TypeGuard
 
 from anole.errors import ConfigError
 from anole.record import Config
@@ -10,41 +15,82 @@ from anole.space import ALGORITHM, Space, union
 from anole.targets.base import DIRECT, WINOGRAD, Template
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
-from anole.targets.cuda.templates.conv2d_space import conv2d_space
-from anole.targets.cuda.templates.depthwise_space import depthwise_space, is_depthwise
-from anole.targets.cuda.templates.gemv_space import MOST_ROWS
+from anole.targets.cuda.templates.conv2d_space import conv2d_space, is_depthwise
+from anole.targets.cuda.templates.gemv_space import gemv_space, has_few_rows
+from anole.targets.cuda.templates.product_space import product_space
 from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
 from anole.task import BatchMatmul, Conv2d, Workload
+
+OPEN_VERSION = 1
 
 _GAIN = 1.5
 """How many times as fast Winograd has to be by the model to be the default. The best kernels known for 19 layers on a
 V100 agree with the model where it gains so much, and where it loses (docs/results/gpu-model.md)."""
 
 
-def has_choice(w: Conv2d) -> bool:
-    """Returns whether a convolution may be direct or Winograd's."""
-    return can_winograd(w) and not is_depthwise(w) and not w.exact
+@cache
+def space_of(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
+    """Returns the space of a workload, with a choice of algorithm where there is one."""
+    algorithms = _algorithms(limits, gpu, w)
+    return union(algorithms) if len(algorithms) > 1 else algorithms[DIRECT]
+
+
+def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Config:
+    """Returns a valid config of most merit; where there is a choice, Winograd's only if it is clearly faster."""
+    algorithms = _algorithms(limits, gpu, w)
+    if len(algorithms) == 1:
+        return algorithms[DIRECT].best_drawn
+    speeds = {name: _best_speed(space) for name, space in algorithms.items()}
+    chosen = WINOGRAD if speeds[WINOGRAD] >= _GAIN * speeds[DIRECT] else DIRECT
+    return {ALGORITHM: chosen, **algorithms[chosen].best_drawn}
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """An open space, and the constrained one that knows what cannot run; both have the same knobs.
+
+    Attributes:
+        constrained: the space whose config of most merit is the default.
+        space: the same knobs without constraints.
+    """
+
+    constrained: Space
+    space: Space
+
+    def check(self, config: Config) -> None:
+        """Checks that a block of threads has what a config takes, as AutoTVM's builder did before it compiled.
+
+        Raises:
+            ConfigError: it has not; the message is the limit.
+        """
+        if (reason := self.constrained.refusal(config)) is not None:
+            raise ConfigError(reason)
 
 
 @cache
-def convolution_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
-    """Returns the space of a convolution: depthwise, or direct and, where applicable, Winograd."""
-    if is_depthwise(w):
-        return depthwise_space(limits, gpu, w)
-    direct = conv2d_space(limits, gpu, w)
-    if not has_choice(w):
-        return direct
-    return union({DIRECT: direct, WINOGRAD: winograd_space(limits, gpu, w)})
+def opened(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Opened | None:
+    """Returns the open space of a workload, or None if it has none, as dense layers of few rows."""
+    if has_few_rows(w):
+        return None
+    space = _direct_space(limits, gpu, w)
+    return Opened(space, space.opened())
 
 
-def convolution_default(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Config:
-    """Returns a valid config of most merit; where there is a choice, Winograd's only if it is clearly faster."""
-    if not has_choice(w):
-        return convolution_space(limits, gpu, w).best_drawn
-    spaces = {DIRECT: conv2d_space(limits, gpu, w), WINOGRAD: winograd_space(limits, gpu, w)}
-    speeds = {name: _best_speed(space) for name, space in spaces.items()}
-    chosen = WINOGRAD if speeds[WINOGRAD] >= _GAIN * speeds[DIRECT] else DIRECT
-    return {ALGORITHM: chosen, **spaces[chosen].best_drawn}
+def _algorithms(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> dict[str, Space]:
+    """Returns the space of each algorithm of a workload."""
+    direct = {DIRECT: _direct_space(limits, gpu, w)}
+    return {**direct, WINOGRAD: winograd_space(limits, gpu, w)} if _has_choice(w) else direct
+
+
+def _has_choice(w: Workload) -> TypeGuard[Conv2d]:
+    """Returns whether a workload is a convolution that may be direct or Winograd's."""
+    return isinstance(w, Conv2d) and can_winograd(w) and not is_depthwise(w) and not w.exact
+
+
+def _direct_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
+    if isinstance(w, Conv2d):
+        return conv2d_space(limits, gpu, w)
+    return gemv_space(limits, gpu, w) if has_few_rows(w) else product_space(limits, gpu, w)
 
 
 def _best_speed(space: Space) -> float:
@@ -55,26 +101,20 @@ def _best_speed(space: Space) -> float:
         return 0.0
 
 
-def template_of(workload: Workload, *, direct: bool = False) -> Template:
-    """Returns the template of a workload; its space has the same name.
-
-    Args:
-        workload: the workload.
-        direct: whether a convolution is direct where it could also be Winograd's.
-    """
-    from anole.targets.cuda.templates.conv2d import Conv2dTemplate
-    from anole.targets.cuda.templates.depthwise import DepthwiseTemplate
+def template_of(w: Workload, *, direct: bool) -> Template:
+    """Returns the template of a workload; a convolution that could also be Winograd's may be wanted direct."""
+    from anole.targets.cuda.templates.conv2d import Conv2dTemplate, DepthwiseTemplate
     from anole.targets.cuda.templates.gemv import GemvTemplate
     from anole.targets.cuda.templates.products import BatchMatmulTemplate, GemmTemplate
     from anole.targets.cuda.templates.winograd import WinogradTemplate
     from anole.targets.shared.algorithm_choice import ChoiceTemplate
 
-    if isinstance(workload, Conv2d):
-        if is_depthwise(workload):
+    if isinstance(w, Conv2d):
+        if is_depthwise(w):
             return DepthwiseTemplate()
-        if has_choice(workload) and not direct:
+        if _has_choice(w) and not direct:
             return ChoiceTemplate({DIRECT: Conv2dTemplate(), WINOGRAD: WinogradTemplate()})
         return Conv2dTemplate()
-    if isinstance(workload, BatchMatmul):
+    if isinstance(w, BatchMatmul):
         return BatchMatmulTemplate()
-    return GemvTemplate() if workload.batch <= MOST_ROWS else GemmTemplate()
+    return GemvTemplate() if has_few_rows(w) else GemmTemplate()

@@ -8,26 +8,31 @@ and multiplies them with its rows. Finally the threads along the reduction add u
 from __future__ import annotations
 
 from functools import cache
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.space import Constraint, Space, option_knob, split_knob
+from anole.space import Constraint, Space, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.memory import sectors, widths
-from anole.targets.cuda.templates.roofline import Kernel, speed
+from anole.targets.cuda.templates.roofline import Kernel, sectors, speed, widths
 from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
-from anole.task import Dense
+from anole.task import Dense, Workload
 
-MOST_ROWS = 31
+_MOST_ROWS = 31
 """With more rows, staging the weights pays off; AutoTVM draws the same line."""
 
 _STEPPING, _AHEAD = 4, 4
 """Instructions of a step of the outer reduction, and the most of its steps that are under way at once."""
+
+
+def has_few_rows(w: Workload) -> TypeGuard[Dense]:
+    """Returns whether a workload is a dense layer of few rows."""
+    return isinstance(w, Dense) and w.batch <= _MOST_ROWS
 
 
 @cache
@@ -42,8 +47,7 @@ def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
         split_knob("tile_y", w.batch, 2, agent="spatial"),
         split_knob("tile_x", w.out_features, 3, agent="spatial"),
         split_knob("tile_k", w.in_features, 3, agent="reduction"),
-        option_knob("auto_unroll_max_step", (0, 512, 1500)),
-        option_knob("unroll_explicit", (0, 1)),
+        *tiling.unroll_knobs(),
     ]
     waiting = Constraint(
         "the last warp adds up partial sums without waiting for its lanes",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir
@@ -23,42 +22,39 @@ def bind(sch: s_tir.Schedule, loops: Mapping[str, LoopRV]) -> None:
         sch.bind(loop, thread)
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """The bound loops of a tiled nest.
-
-    Attributes:
-        grid: blocks of all axes except the last, as ``blockIdx.x``.
-        threads: the loops of every thread axis, outermost first.
-        extents: the length of each thread loop, by its name.
-    """
-
-    grid: LoopRV
-    threads: Sequence[LoopRV]
-    extents: Mapping[str, int]
-
-
-def bind_tiles(
+def schedule_product(
     sch: s_tir.Schedule,
+    block: SBlockRV,
+    epilogue: SBlockRV,
     leading: Sequence[LoopRV],
     spatial: Sequence[tuple[LoopRV, Sequence[int | None]]],
     outer: Sequence[LoopRV],
     inner: Sequence[LoopRV],
-) -> Tiles:
-    """Splits every spatial axis into (block, virtual thread, thread, inner), orders the nest and binds its loops.
+    runs: tuple[int, int],
+    config: Config,
+    *,
+    inline: bool = True,
+) -> None:
+    """Splits every spatial axis into (block, virtual thread, thread, inner) and stages both operands.
 
     The nest, outermost first: leading axes and blocks, virtual threads, threads, outer and inner reduction, inner tile.
-    Neighbouring threads (``threadIdx.x``) walk the last axis.
+    Neighbouring threads (``threadIdx.x``) walk the last axis. Operands are staged in the innermost outer loop of the
+    reduction or, if it has none, once.
 
     Args:
         sch: the schedule of the whole function.
+        block: the block that multiplies.
+        epilogue: the block that reads its result.
         leading: axes that only blocks walk, one step each.
-        spatial: up to three axes, each with its four factors; one factor may be None, to be derived from the others.
+        spatial: two or three axes, each with its four factors; one factor may be None, to be derived from the others.
         outer: outer loops of the reduction.
         inner: inner loops of the reduction.
+        runs: lengths of the runs of each operand that are contiguous in both its copy and itself.
+        config: says how to unroll.
+        inline: whether an operand's producer, such as padding, is computed during the copy; otherwise in a kernel
+            before.
     """
-    parts = [sch.split(loop, factors) for loop, factors in spatial]
-    blocks, virtual, threads, tile = zip(*parts, strict=True)
+    blocks, virtual, threads, tile = zip(*(sch.split(loop, factors) for loop, factors in spatial), strict=True)
     sch.reorder(*leading, *blocks, *virtual, *threads, *outer, *inner, *tile)
     grid = sch.fuse(*leading, *blocks[:-1])
     letters = "zyx"[-len(spatial) :]
@@ -66,32 +62,18 @@ def bind_tiles(
     bind(sch, {"blockIdx.x": grid, "blockIdx.y": blocks[-1]})
     bind(sch, {f"vthread.{letter}": loop for letter, loop in zip(letters, virtual, strict=True)})
     bind(sch, axes)
-    return Tiles(grid, threads, {name: int(sch.get(loop).extent) for name, loop in axes.items()})
+    extents = {name: int(sch.get(loop).extent) for name, loop in axes.items()}
+    for read, contiguous in enumerate(runs):
+        _stage(sch, sch.cache_read(block, read, "shared"), (*threads, *outer)[-1], extents, contiguous, inline=inline)
+    place_epilogue(sch, epilogue, threads[-1])
+    unroll(sch, grid, config)
+    sch.decompose_reduction(block, (*outer, *inner)[0])
 
 
-def stage(
-    sch: s_tir.Schedule,
-    anchor: SBlockRV,
-    read: int,
-    at: LoopRV,
-    threads: Mapping[str, int],
-    contiguous: int,
-    *,
-    inline: bool = True,
+def _stage(
+    sch: s_tir.Schedule, copy: SBlockRV, at: LoopRV, threads: Mapping[str, int], contiguous: int, *, inline: bool
 ) -> None:
-    """Copies the part of an input that a tile reads into shared memory, by all threads of the block together.
-
-    Args:
-        sch: the schedule of the whole function.
-        anchor: the block whose input is copied.
-        read: index of that input.
-        at: the loop in which the copy is made.
-        threads: length of the loop over every thread axis, innermost last.
-        contiguous: length of the runs that are contiguous in both the copy and the input.
-        inline: whether the input's producer, such as padding, is computed during the copy; otherwise in a kernel
-            before.
-    """
-    copy = sch.cache_read(anchor, read, "shared")
+    """Makes a copy in shared memory within a loop, by all threads of the block together, with axes of these lengths."""
     for producer in sch.get_producers(copy) if inline else ():
         sch.compute_inline(producer)
     sch.compute_at(copy, at, preserve_unit_loops=True)

@@ -7,102 +7,125 @@ accumulators stay in registers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anole.space import Knob, Space, option_knob, split_knob
-from anole.space.loops import Buffer, LoopNest
+from anole.space import Space
+from anole.space.loops import Buffer, Ints, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.roofline import Kernel, speed
-from anole.targets.cuda.templates.staged import product_kernel
-from anole.targets.cuda.templates.usage import FLOAT_BYTES, Usage, limited_space, shared_bytes
+from anole.targets.cuda.templates.roofline import Kernel, Numbers, speed, widths
+from anole.targets.cuda.templates.staged import Operand, Reduction, staged_kernel
+from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
 from anole.task import BatchMatmul, Dense
-
-_AXES = ("tile_y", "tile_x", "tile_k")
 
 
 @cache
-def gemm_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
-    """Returns the space of a dense layer of many rows.
+def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatmul) -> Space:
+    """Returns the space of a dense layer of many rows, or of products of two computed tensors.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
     ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
     """
+    batch = _as_batch(w)
     return limited_space(
         limits,
-        _knobs(w.batch, w.out_features, w.in_features),
-        _usage,
-        lambda columns: _gemm_nest(w, columns),
-        lambda columns: speed(gpu, gemm_kernel(gpu, w, columns)),
+        tiling.tile_knobs({"tile_y": batch.rows, "tile_x": batch.columns}, {"tile_k": batch.inner}),
+        lambda columns: _products(w, columns).usage(),
+        lambda columns: _products(w, columns).nest("weight" if w.constant_weight else "right"),
+        lambda columns: speed(gpu, product_kernel(gpu, w, columns)),
     )
 
 
-@cache
-def batch_matmul_space(limits: BlockLimits, gpu: Multiprocessor, w: BatchMatmul) -> Space:
-    """Returns the space of products of two computed tensors, with the knobs of `gemm_space`."""
-    return limited_space(
-        limits,
-        _knobs(w.rows, w.columns, w.inner),
-        lambda columns: _usage(columns, w.batch),
-        lambda columns: _batch_matmul_nest(w, columns),
-        lambda columns: speed(gpu, batch_matmul_kernel(gpu, w, columns)),
-    )
-
-
-def _knobs(rows: int, columns: int, inner: int) -> list[Knob]:
-    """Returns the knobs of any matrix product of (rows, inner) by (inner, columns)."""
-    return [
-        split_knob("tile_y", rows, 4, agent="spatial"),
-        split_knob("tile_x", columns, 4, agent="spatial"),
-        split_knob("tile_k", inner, 2, agent="reduction"),
-        option_knob("auto_unroll_max_step", (0, 512, 1500)),
-        option_knob("unroll_explicit", (0, 1)),
-    ]
-
-
-def gemm_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
-    """Returns what the kernels of n configs of a dense layer do."""
-    packed = columns["tile_x"][:, 1:].prod(axis=1) * columns["tile_k"][:, 1]
-    fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
-    return product_kernel(gpu, _usage(columns), columns, _AXES, packed, fresh * np.ones(len(packed)))
-
-
-def batch_matmul_kernel(gpu: Multiprocessor, w: BatchMatmul, columns: Columns) -> Kernel:
-    """Returns what the kernels of n configs of products of computed tensors do."""
-    x, steps = columns["tile_x"], columns["tile_k"][:, 1]
+def product_kernel(gpu: Multiprocessor, w: Dense | BatchMatmul, columns: Columns) -> Kernel:
+    """Returns what the kernels of n configs do."""
+    x, steps, batch = columns["tile_x"], columns["tile_k"][:, 1], _as_batch(w)
     wide = x[:, 1:].prod(axis=1)
-    run = steps if w.transpose_right else np.where(x[:, 0] == 1, wide * steps, wide)
-    fresh = FLOAT_BYTES * w.batch * (w.rows * w.inner + w.inner * w.columns + w.rows * w.columns)
-    bytes_of_all, usage = fresh * np.ones(len(steps)), _usage(columns, w.batch)
-    return product_kernel(gpu, usage, columns, _AXES, run, bytes_of_all, transposed=w.transpose_right)
-
-
-def _usage(columns: Columns, batch: int = 1) -> Usage:
-    """Returns the usage of a batch of products; each product has blocks of its own."""
-    y, x, steps = columns["tile_y"], columns["tile_x"], columns["tile_k"][:, 1]
-    staged = shared_bytes(y[:, 1:].prod(axis=1) * steps, x[:, 1:].prod(axis=1) * steps)
-    return tiling.usage((y, x), batch, staged)
-
-
-def _gemm_nest(w: Dense, columns: Columns) -> LoopNest:
-    spatial = [("y", columns["tile_y"]), ("x", columns["tile_x"])]
-    loops = tiling.loops([], spatial, [("k", columns["tile_k"])], columns["auto_unroll_max_step"])
-    data = Buffer("data", (w.batch, w.in_features), ({"y": 1}, {"k": 1}))
-    weight = Buffer("weight", (w.in_features, w.out_features), ({"k": 1}, {"x": 1}))
-    return LoopNest(loops, (data, weight, Buffer("out", (w.batch, w.out_features), ({"y": 1}, {"x": 1}))))
-
-
-def _batch_matmul_nest(w: BatchMatmul, columns: Columns) -> LoopNest:
-    spatial = [("y", columns["tile_y"]), ("x", columns["tile_x"])]
-    loops = tiling.loops([("b", w.batch)], spatial, [("k", columns["tile_k"])], columns["auto_unroll_max_step"])
-    data = Buffer("data", (w.batch, w.rows, w.inner), ({"b": 1}, {"y": 1}, {"k": 1}))
-    if w.transpose_right:
-        right = Buffer("right", (w.batch, w.columns, w.inner), ({"b": 1}, {"x": 1}, {"k": 1}))
+    if batch.transpose_right:
+        run = steps
     else:
-        right = Buffer("right", (w.batch, w.inner, w.columns), ({"b": 1}, {"k": 1}, {"x": 1}))
-    out = Buffer("out", (w.batch, w.rows, w.columns), ({"b": 1}, {"y": 1}, {"x": 1}))
-    return LoopNest(loops, (data, right, out))
+        # Constant weights are packed into panels that one block reads.
+        run = np.where(w.constant_weight | (x[:, 0] == 1), wide * steps, wide)
+    values = batch.rows * batch.inner + batch.inner * batch.columns + batch.rows * batch.columns
+    return _products(w, columns).kernel(gpu, run, FLOAT_BYTES * batch.batch * values * np.ones(len(steps)))
+
+
+def _as_batch(w: Dense | BatchMatmul) -> BatchMatmul:
+    """Returns a dense layer as a batch of one product."""
+    return w if isinstance(w, BatchMatmul) else BatchMatmul(1, w.batch, w.in_features, w.out_features)
+
+
+def _products(w: Dense | BatchMatmul, columns: Columns) -> Products:
+    splits = {axis: columns[f"tile_{axis}"] for axis in ("y", "x", "k")}
+    if isinstance(w, Dense):
+        return Products(splits, columns["auto_unroll_max_step"])
+    return Products(splits, columns["auto_unroll_max_step"], {"b": w.batch}, w.transpose_right)
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """The nests of n configs that multiply matrices of (rows, inner) by matrices of (inner, columns).
+
+    Attributes:
+        splits: those of rows and columns into (block, virtual thread, thread, inner), shape (n, 4) each, and of the
+            reduction into (outer, inner), shape (n, 2), in this order, by the names of their axes.
+        max_step: the most steps of an unrolled body, shape (n,).
+        leading: lengths of the axes that only blocks walk, a product in each step.
+        transposed: whether the right operand lies, and is staged, with its reduction innermost.
+    """
+
+    splits: Mapping[str, NDArray[np.int64]]
+    max_step: Counts
+    leading: Mapping[str, Ints] = field(default_factory=dict)
+    transposed: bool = False
+
+    def usage(self) -> Usage:
+        """Returns their usage; each product has blocks of its own."""
+        y, x, k = self.splits.values()
+        staged = shared_bytes(y[:, 1:].prod(axis=1) * k[:, 1], x[:, 1:].prod(axis=1) * k[:, 1])
+        return tiling.usage((y, x), prod(self.leading.values()), staged)
+
+    def kernel(self, gpu: Multiprocessor, right_run: Counts, fresh_bytes: Numbers) -> Kernel:
+        """Returns what they do.
+
+        Args:
+            gpu: the multiprocessor.
+            right_run: values of a stage of the right operand that follow each other in global memory.
+            fresh_bytes: bytes of both operands and the output, as far as they are in the memory.
+        """
+        y, x, k = self.splits.values()
+        steps = k[:, 1]
+        rows, features = y[:, 1] * y[:, 3], x[:, 1] * x[:, 3]
+        tall, wide = y[:, 1:].prod(axis=1), x[:, 1:].prod(axis=1)
+        unrolled = steps * y[:, 3] * x[:, 3] <= self.max_step
+        along = np.where(unrolled, widths(steps), 1)
+        none = np.zeros_like(steps)
+        left = Operand(tall * steps, steps, widths(steps), rows * steps, along, (none, y[:, 3] * steps))
+        if self.transposed:
+            right = Operand(wide * steps, right_run, widths(steps), features * steps, along, (x[:, 3] * steps, none))
+        else:
+            right = Operand(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))
+        reduction = Reduction(k[:, 0], steps, unrolled)
+        output_run = x[:, 2] * x[:, 3]
+        threads, operands = (x[:, 2], y[:, 2]), (left, right)
+        return staged_kernel(gpu, self.usage(), threads, rows * features, operands, reduction, output_run, fresh_bytes)
+
+    def nest(self, right: str = "weight") -> LoopNest:
+        """Returns their loops and buffers, of which one has the name of the right operand."""
+        (y, x, k), splits = self.splits, list(self.splits.items())
+        loops = tiling.loops(list(self.leading.items()), splits[:2], splits[2:], self.max_step)
+        lengths = {**self.leading, **{axis: split.prod(axis=1) for axis, split in splits}}
+
+        def buffer(name: str, *axes: str) -> Buffer:
+            index = (*self.leading, *axes)
+            return Buffer(name, tuple(lengths[axis] for axis in index), tuple({axis: 1} for axis in index))
+
+        operands = buffer("data", y, k), buffer(right, *((x, k) if self.transposed else (k, x)))
+        return LoopNest(loops, (*operands, buffer("out", y, x)))

@@ -71,10 +71,7 @@ def _schedule(func: tirx.PrimFunc, config: Config, contiguous: int) -> tirx.Prim
     epilogue = anchor.join_epilogue(sch, block)
     *batch, y, x, k = sch.get_loops(block)
     outer, inner = sch.split(k, config["tile_k"])
-    tiles = nest.bind_tiles(sch, batch, [(y, config["tile_y"]), (x, config["tile_x"])], [outer], [inner])
-    nest.stage(sch, block, 0, outer, tiles.extents, config["tile_k"][1])
-    nest.stage(sch, block, 1, outer, tiles.extents, contiguous)
-    nest.place_epilogue(sch, epilogue, tiles.threads[-1])
-    nest.unroll(sch, tiles.grid, config)
-    sch.decompose_reduction(block, outer)
+    spatial = [(y, config["tile_y"]), (x, config["tile_x"])]
+    runs = (config["tile_k"][1], contiguous)
+    nest.schedule_product(sch, block, epilogue, batch, spatial, [outer], [inner], runs, config)
     return anchor.scheduled(sch)

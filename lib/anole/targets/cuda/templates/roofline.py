@@ -9,6 +9,7 @@ GPUs", 2016). That a grid is whole waves of blocks, and how often memory is read
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
-from anole.targets.cuda.templates.memory import SECTOR_BYTES
-from anole.targets.cuda.templates.usage import Counts
+from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts
 
 Numbers = NDArray[Any]
 """A number for each of n configs, whole or not, shape (n,)."""
@@ -29,6 +29,14 @@ L2_BYTES_PER_CYCLE = 20.0
 MULTIPLY_ADD_CYCLES, SHARED_CYCLES, GLOBAL_CYCLES = 4.0, 24.0, 400.0
 """Latencies: of a multiply-add, of a read of shared memory, and of a stage's reads of global memory with its two
 synchronisations. The first two as Jia et al. measured them; the last lies between a hit and a miss of the L2 cache."""
+
+SECTOR_BYTES = 32
+"""Global memory is read and written in sectors; a warp's access moves every sector that it touches."""
+
+_BANKS = 32
+"""Banks of shared memory; each serves one word of 32 bits in a cycle, to any number of threads."""
+
+_WARP = 32
 
 LAUNCH_S = 2e-6
 """What a kernel takes at least."""
@@ -114,6 +122,50 @@ def lost_share(gpu: Multiprocessor, held_bytes: Numbers) -> Numbers:
 def speed(gpu: Multiprocessor, *kernels: Kernel) -> Numbers:
     """Returns the speed by the model if these kernels run one after the other, in runs per second, shape (n,)."""
     return np.asarray(1.0 / sum(latency_s(gpu, kernel) for kernel in kernels))
+
+
+def widths(contiguous: Counts) -> Counts:
+    """Returns how many values one instruction may move in contiguous runs of these lengths, shape (n,)."""
+    return np.gcd(contiguous, 4)
+
+
+def sectors(values: Counts, run: Counts) -> NDArray[np.float64]:
+    """Returns how many sectors float32 values lie in, shape (n,).
+
+    A run that is no whole number of sectors begins anywhere that a multiple of its length may, and so touches more.
+
+    Args:
+        values: their number.
+        run: how many of them follow each other without a gap.
+    """
+    run_bytes = FLOAT_BYTES * np.minimum(run, values)
+    touched = run_bytes + SECTOR_BYTES - np.gcd(run_bytes, SECTOR_BYTES)
+    return np.asarray(values / np.minimum(run, values) * touched / SECTOR_BYTES)
+
+
+def bank_cycles(threads: Sequence[Counts], strides: Sequence[Counts], width: Counts) -> NDArray[np.float64]:
+    """Returns the cycles in which shared memory serves a warp that reads through it once, shape (n,).
+
+    Threads that read the same words share them. Others conflict where their words lie in the same banks; words that are
+    the greatest common divisor of all strides apart lie in no more than so many banks.
+
+    Args:
+        threads: threads of a block along each axis, innermost first.
+        strides: words between neighbouring threads' reads along each axis; 0 where they read the same.
+        width: words that each thread reads at once.
+    """
+    left, apart = np.full_like(width, _WARP), np.zeros_like(width)
+    positions = np.ones_like(width)
+    cycles = np.ones(len(width))
+    for along, stride in zip(threads, strides, strict=True):
+        lanes = np.minimum(along, left)
+        left = np.maximum(left // lanes, 1)
+        distinct = np.where(stride > 0, lanes, 1)
+        positions, apart = positions * distinct, np.where(distinct > 1, np.gcd(apart, stride), apart)
+        for count, step in ((distinct, stride), (positions, apart)):
+            banks = np.where(count > 1, np.minimum(_BANKS, width * (_BANKS // np.gcd(step, _BANKS))), width)
+            cycles = np.maximum(cycles, np.ceil(count * width / banks))
+    return cycles
 
 
 def _together(*limits: Numbers) -> Numbers:

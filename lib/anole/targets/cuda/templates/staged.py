@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.space.space import Columns
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
-from anole.targets.cuda.templates.memory import bank_cycles, sectors, widths
-from anole.targets.cuda.templates.roofline import Kernel, Numbers
+from anole.targets.cuda.templates.roofline import Kernel, Numbers, bank_cycles, sectors
 from anole.targets.cuda.templates.usage import Counts, Usage
 
 _COPYING, _STEPPING = 6, 2
@@ -120,45 +118,6 @@ def staged_kernel(
         fresh_bytes=fresh_bytes,
         reused_bytes=fresh_bytes,
     )
-
-
-def product_kernel(
-    gpu: Multiprocessor,
-    usage: Usage,
-    columns: Columns,
-    axes: tuple[str, str, str],
-    right_run: Counts,
-    fresh_bytes: Numbers,
-    *,
-    transposed: bool = False,
-) -> Kernel:
-    """Returns what the kernels of matrix products do.
-
-    Args:
-        gpu: the multiprocessor.
-        usage: what they use.
-        columns: the configs.
-        axes: the knobs of rows and columns, split into (block, virtual thread, thread, inner), and of the reduction.
-        right_run: values of a stage of the right operand that follow each other in global memory.
-        fresh_bytes: bytes of both operands and the output, as far as they are in the memory.
-        transposed: whether the right operand lies, and is staged, with its reduction innermost.
-    """
-    y, x, k = (columns[axis] for axis in axes)
-    steps = k[:, 1]
-    rows, features = y[:, 1] * y[:, 3], x[:, 1] * x[:, 3]
-    tall, wide = y[:, 1:].prod(axis=1), x[:, 1:].prod(axis=1)
-    unrolled = steps * y[:, 3] * x[:, 3] <= columns["auto_unroll_max_step"]
-    along = np.where(unrolled, widths(steps), 1)
-    none = np.zeros_like(steps)
-    left = Operand(tall * steps, steps, widths(steps), rows * steps, along, (none, y[:, 3] * steps))
-    if transposed:
-        right = Operand(wide * steps, right_run, widths(steps), features * steps, along, (x[:, 3] * steps, none))
-    else:
-        right = Operand(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))
-    reduction = Reduction(k[:, 0], steps, unrolled)
-    output_run = x[:, 2] * x[:, 3]
-    threads, operands = (x[:, 2], y[:, 2]), (left, right)
-    return staged_kernel(gpu, usage, threads, rows * features, operands, reduction, output_run, fresh_bytes)
 
 
 def _total(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:

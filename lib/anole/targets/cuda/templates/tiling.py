@@ -1,13 +1,14 @@
-"""The four-way tiled nest common to the CUDA templates, in numbers: its usage and its loops."""
+"""The four-way tiled nest common to the CUDA templates, in numbers: its knobs, its usage and its loops."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.space import Knob, option_knob, split_knob
 from anole.space.loops import Annotation, Ints, Loop
 from anole.targets.cuda.templates.usage import Counts, Usage
 
@@ -24,9 +25,19 @@ def panel_width(split: Sequence[int]) -> int:
     return prod(split[1:])
 
 
-def window(outputs: Counts, stride: int, taps: Counts, dilation: int) -> Counts:
-    """Returns how many inputs along an axis neighbouring outputs read through neighbouring taps of a kernel."""
-    return (outputs - 1) * stride + (taps - 1) * dilation + 1
+def tile_knobs(spatial: Mapping[str, int], reduction: Mapping[str, int], unrolled_steps: int = 512) -> list[Knob]:
+    """Returns the knobs of a nest whose axes have these lengths.
+
+    Spatial axes are split into (block, virtual thread, thread, inner), those of the reduction into (outer, inner).
+    """
+    tiles = [split_knob(name, length, 4, agent="spatial") for name, length in spatial.items()]
+    tiles += [split_knob(name, length, 2, agent="reduction") for name, length in reduction.items()]
+    return [*tiles, *unroll_knobs(unrolled_steps)]
+
+
+def unroll_knobs(steps: int = 512) -> list[Knob]:
+    """Returns the knobs of unrolling: how long the unrolled body may be, and whether TVM unrolls it itself."""
+    return [option_knob("auto_unroll_max_step", (0, steps, 1500)), option_knob("unroll_explicit", (0, 1))]
 
 
 def usage(spatial: Sequence[NDArray[np.int64]], leading: Ints, shared_bytes: Counts) -> Usage:

@@ -53,6 +53,11 @@ class Usage:
         """Blocks of the whole grid."""
         return self.grid_x * self.grid_y
 
+    @property
+    def block_registers(self) -> Counts:
+        """Lower bound of the registers of a block."""
+        return self.registers * self.threads
+
 
 UsageOf = Callable[[Columns], Usage]
 """Maps the columns of n configs to their usage."""
@@ -79,30 +84,24 @@ def limited_space(
 
 def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:
     """Returns one constraint for each limit; its reason names the exceeded limit."""
-
-    def at_most(limit: int, what: str, count: Callable[[Usage], Counts], *, hard: bool = False) -> Constraint:
-        return Constraint(
-            f"{what}; the limit is {limit}", lambda columns: np.asarray(count(measure(columns)) <= limit), hard=hard
-        )
-
     # Without enough registers a kernel runs, too: values are spilled to memory.
-    return [
-        at_most(limits.threads_per_block, "a block has too many threads", lambda usage: usage.threads, hard=True),
-        at_most(limits.threads_z, "a block has too many threads along z", lambda usage: usage.threads_z, hard=True),
-        at_most(
-            limits.shared_bytes_per_block,
-            "too many bytes of shared memory",
-            lambda usage: usage.shared_bytes,
-            hard=True,
-        ),
-        at_most(limits.registers_per_thread, "too many registers of a thread", lambda usage: usage.registers),
-        at_most(
-            limits.registers_per_block, "too many registers of a block", lambda usage: usage.registers * usage.threads
-        ),
-        at_most(limits.virtual_threads, "too many virtual threads along an axis", lambda usage: usage.virtual_threads),
-        at_most(limits.grid_x, "too many blocks along x", lambda usage: usage.grid_x, hard=True),
-        at_most(limits.grid_y, "too many blocks along y", lambda usage: usage.grid_y, hard=True),
+    hard, soft = True, False
+    rows: list[tuple[str, int, bool, Callable[[Usage], Counts]]] = [
+        ("a block has too many threads", limits.threads_per_block, hard, lambda usage: usage.threads),
+        ("a block has too many threads along z", limits.threads_z, hard, lambda usage: usage.threads_z),
+        ("too many bytes of shared memory", limits.shared_bytes_per_block, hard, lambda usage: usage.shared_bytes),
+        ("too many registers of a thread", limits.registers_per_thread, soft, lambda usage: usage.registers),
+        ("too many registers of a block", limits.registers_per_block, soft, lambda usage: usage.block_registers),
+        ("too many virtual threads along an axis", limits.virtual_threads, soft, lambda usage: usage.virtual_threads),
+        ("too many blocks along x", limits.grid_x, hard, lambda usage: usage.grid_x),
+        ("too many blocks along y", limits.grid_y, hard, lambda usage: usage.grid_y),
     ]
+
+    def at_most(what: str, limit: int, is_hard: bool, count: Callable[[Usage], Counts]) -> Constraint:
+        reason = f"{what}; the limit is {limit}"
+        return Constraint(reason, lambda columns: np.asarray(count(measure(columns)) <= limit), hard=is_hard)
+
+    return [at_most(*row) for row in rows]
 
 
 def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:

@@ -81,12 +81,9 @@ def _schedule_product(sch: s_tir.Schedule, config: Config) -> None:
     a, b, tile, f, rc = sch.get_loops(block)
     outer, inner = sch.split(rc, config["tile_rc"])
     spatial = [(tile, [None, *config["tile_p"]]), (f, config["tile_f"])]
-    tiles = nest.bind_tiles(sch, [a, b], spatial, [outer], [inner])
-    nest.stage(sch, block, 0, outer, tiles.extents, config["tile_rc"][1], inline=False)
-    nest.stage(sch, block, 1, outer, tiles.extents, panel_width(config["tile_f"]))
-    nest.place_epilogue(sch, out, tiles.threads[-1])
-    nest.unroll(sch, tiles.grid, config)
-    sch.decompose_reduction(block, outer)
+    runs = (config["tile_rc"][1], panel_width(config["tile_f"]))
+    # A kernel before this one transforms the data.
+    nest.schedule_product(sch, block, out, [a, b], spatial, [outer], [inner], runs, config, inline=False)
 
 
 def _schedule_output(sch: s_tir.Schedule, size: int) -> None:

@@ -16,22 +16,13 @@ from numpy.typing import NDArray
 
 from anole.record import Config
 from anole.space import Constraint, Knob, Space, option_knob, split_knob
-from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
-from anole.targets.cuda.templates.memory import sectors
-from anole.targets.cuda.templates.roofline import Kernel, Numbers, lost_share, speed
-from anole.targets.cuda.templates.staged import product_kernel
-from anole.targets.cuda.templates.usage import (
-    FLOAT_BYTES,
-    Counts,
-    Usage,
-    limit_constraints,
-    limited_space,
-    shared_bytes,
-)
+from anole.targets.cuda.templates.product_space import Products
+from anole.targets.cuda.templates.roofline import Kernel, Numbers, lost_share, sectors, speed
+from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limit_constraints, limited_space
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
@@ -42,7 +33,6 @@ THREADS = 64
 """Threads in a block of the transforms: few, so that even a small layer has many blocks. Memory bounds them anyway."""
 
 _SIZES = (2, 4)
-_AXES = ("tile_p", "tile_f", "tile_rc")
 _MOST_TILES = 256
 
 
@@ -69,8 +59,7 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
         split_knob("tile_f", w.out_channels, 4, agent="spatial"),
         _tile_knob(w),
         split_knob("tile_rc", w.in_channels, 2, agent="reduction"),
-        option_knob("auto_unroll_max_step", (0, 512, 1500)),
-        option_knob("unroll_explicit", (0, 1)),
+        *tiling.unroll_knobs(),
     ]
 
 
@@ -80,8 +69,8 @@ def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space
     space = limited_space(
         limits,
         winograd_knobs(w),
-        lambda columns: _usage(w, columns),
-        lambda columns: _nest(w, columns),
+        lambda columns: _products(w, columns).usage(),
+        lambda columns: _products(w, columns).nest(),
         lambda columns: speed(gpu, *winograd_kernels(gpu, w, columns)),
     )
     transforms = [
@@ -118,20 +107,19 @@ def _split(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
 
 def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[Kernel, Kernel, Kernel]:
     """Returns what the three kernels of n configs do, in the order in which they run."""
-    points, split = _points(columns), _split(w, columns)
-    tiles, panel = split.prod(axis=1), columns["tile_f"][:, 1:].prod(axis=1)
+    points, products = _points(columns), _products(w, columns)
+    tiles, panel = products.splits["p"].prod(axis=1), columns["tile_f"][:, 1:].prod(axis=1)
     transformed, product = (FLOAT_BYTES * points**2 * tiles * of for of in (w.in_channels, w.out_channels))
     weights = FLOAT_BYTES * points**2 * w.in_channels * w.out_channels
     # What one kernel writes and the next reads is in the memory as far as the L2 cache has no room for it.
     between = (transformed + product) * lost_share(gpu, transformed + product)
-    packed = panel * columns["tile_rc"][:, 1]
-    products = product_kernel(gpu, _usage(w, columns), {**columns, "tile_p": split}, _AXES, packed, weights + between)
+    second = products.kernel(gpu, panel * columns["tile_rc"][:, 1], weights + between)
     data = FLOAT_BYTES * w.batch * w.height * w.width * w.in_channels
     outputs = FLOAT_BYTES * w.batch * w.out_height * w.out_width * w.out_channels
     lost = [values * lost_share(gpu, values) for values in (transformed, product)]
     first = _transform(points, tiles, w.in_channels, points**2, data + lost[0])
     last = _transform(points, tiles, w.out_channels, columns["tile_size"] ** 2, outputs + lost[1])
-    return first, products, last
+    return first, second, last
 
 
 def _transform(points: Counts, tiles: Counts, channels: int, others: Counts, fresh_bytes: Numbers) -> Kernel:
@@ -168,11 +156,10 @@ def _points(columns: Columns) -> NDArray[np.int64]:
     return np.asarray(columns["tile_size"] + TAPS - 1)
 
 
-def _usage(w: Conv2d, columns: Columns) -> Usage:
-    """Returns the usage of the products' kernel."""
-    p, f, steps = _split(w, columns), columns["tile_f"], columns["tile_rc"][:, 1]
-    staged = shared_bytes(p[:, 1:].prod(axis=1) * steps, f[:, 1:].prod(axis=1) * steps)
-    return tiling.usage((p, f), _points(columns) ** 2, staged)
+def _products(w: Conv2d, columns: Columns) -> Products:
+    """Returns the products of n configs, one for each point of a tile."""
+    splits = {"p": _split(w, columns), "f": columns["tile_f"], "rc": columns["tile_rc"]}
+    return Products(splits, columns["auto_unroll_max_step"], dict.fromkeys("ab", _points(columns)))
 
 
 def _transforms_usage(w: Conv2d, columns: Columns) -> Usage:
@@ -189,15 +176,3 @@ def _transforms_usage(w: Conv2d, columns: Columns) -> Usage:
         grid_x=-(-np.maximum(data, outputs) // THREADS),
         grid_y=ones,
     )
-
-
-def _nest(w: Conv2d, columns: Columns) -> LoopNest:
-    """Returns the loop nest of the products."""
-    p, points = _split(w, columns), _points(columns)
-    spatial, reduction = [("p", p), ("f", columns["tile_f"])], [("rc", columns["tile_rc"])]
-    loops = tiling.loops([("a", points), ("b", points)], spatial, reduction, columns["auto_unroll_max_step"])
-    tiles, plane = p.prod(axis=1), ({"a": 1}, {"b": 1})
-    data = Buffer("data", (points, points, tiles, w.in_channels), (*plane, {"p": 1}, {"rc": 1}))
-    weight = Buffer("weight", (points, points, w.in_channels, w.out_channels), (*plane, {"rc": 1}, {"f": 1}))
-    out = Buffer("out", (points, points, tiles, w.out_channels), (*plane, {"p": 1}, {"f": 1}))
-    return LoopNest(loops, (data, weight, out))
