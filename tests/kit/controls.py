@@ -11,9 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from anole.search.roles import Candidates, History, Sampler
+from anole.search.roles import Candidates, History
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
-from anole.space.space import Space, Vectors
+from anole.search.settings import Stateless
+from anole.space.space import Vectors
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,13 @@ class SizedGreedy(EpsilonGreedy):
 
     sizes: tuple[int, ...] = ()
 
-    def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
-        return _Sized(super().start(space), self.sizes)
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        """Returns a batch of the size whose turn it is."""
+        return super().choose(candidates, history, _size(self.sizes, history, n), rng)
 
 
 @dataclass(frozen=True)
-class SizedAmongBest:
+class SizedAmongBest(Stateless):
     """Draws batches of given sizes uniformly among the best candidates.
 
     Attributes:
@@ -47,27 +48,14 @@ class SizedAmongBest:
     n_best: int = 64
     sizes: tuple[int, ...] = ()
 
-    def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
-        return _Sized(_AmongBest(self.n_best), self.sizes)
-
-
-class _AmongBest:
-    def __init__(self, n_best: int) -> None:
-        self._n_best = n_best
-
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        best = candidates.vectors[: self._n_best]
-        return best[rng.choice(len(best), min(n, len(best)), replace=False)]
+        """Returns a batch of the size whose turn it is."""
+        best, size = candidates.vectors[: self.n_best], _size(self.sizes, history, n)
+        return best[rng.choice(len(best), min(size, len(best)), replace=False)]
 
 
-class _Sized:
-    """Asks another sampler for the batch whose turn it is; the number of measured configs says which that is."""
-
-    def __init__(self, sampler: Sampler, sizes: tuple[int, ...]) -> None:
-        self._sampler, self._ends = sampler, np.cumsum(sizes, dtype=np.int64)
-
-    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        batch = int(np.searchsorted(self._ends, len(history), side="right"))
-        size = int(self._ends[batch]) - len(history) if batch < len(self._ends) else n
-        return self._sampler.choose(candidates, history, min(n, size), rng)
+def _size(sizes: tuple[int, ...], history: History, n: int) -> int:
+    """Returns the size of the next batch, at most n; the number of measured configs says whose turn it is."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    batch = int(np.searchsorted(ends, len(history), side="right"))
+    return min(n, int(ends[batch]) - len(history)) if batch < len(ends) else n

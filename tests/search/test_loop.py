@@ -20,7 +20,7 @@ from anole.search.progress import expected_gain
 from anole.search.roles import Examples
 from anole.search.state import Search, Subject
 from anole.search.watch import Watch
-from anole.space import ALGORITHM, Space
+from anole.space import ALGORITHM
 from anole.testing import formulas
 from anole.testing.in_memory import tune_in_memory
 
@@ -155,7 +155,7 @@ def test_the_rest_of_a_led_batch_begins_as_the_explorer_would(bowl):
     def merit(columns):
         return columns["tile_x"][:, 3]
 
-    bowl = replace(bowl, space=Space(space.knobs, space.constraints, space.describe, merit=merit))
+    bowl = replace(bowl, space=replace(space, merit=merit))
     vectors = space.sample(400, np.random.default_rng(0))
     prior = Examples(space.features(vectors), np.log2(space.columns(vectors)["tile_f"][:, 3]) / 7)
     settings = replace(BRISK["autotvm"], explorer=GuidedAnnealing(n_steps=20, led_share=1.0), batch=8)

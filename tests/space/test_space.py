@@ -90,7 +90,7 @@ def test_only_a_discount_makes_a_config_worth_less():
     space = make_space()
     vectors = space.vectors(space.valid_indices)
     assert (space.discounts(vectors) == 1).all() and space.worth(space.config(vectors[0])) == 1.0
-    half = Space(space.knobs, space.constraints, discount=lambda columns: 1 / (1 + (columns["unroll"] > 0)))
+    half = replace(space, discount=lambda columns: 1 / (1 + (columns["unroll"] > 0)))
     expected = [1.0 if half.config(vector)["unroll"] == 0 else 0.5 for vector in vectors]
     assert half.discounts(vectors).tolist() == expected == [half.worth(half.config(vector)) for vector in vectors]
 
@@ -99,11 +99,10 @@ def test_a_toll_is_taken_from_the_speed_and_leaves_at_least_nothing():
     space = make_space()
     vectors, latencies_s = space.vectors(space.valid_indices[:4]), np.array([0.5, 0.1, 2.0, np.nan])
     np.testing.assert_array_equal(space.worths(vectors, latencies_s), np.ones(4))
-    tolled = Space(space.knobs, space.constraints, toll=lambda columns: np.full(len(columns["unroll"]), 1.0))
+    tolled = replace(space, toll=lambda columns: np.full(len(columns["unroll"]), 1.0))
     np.testing.assert_allclose(tolled.worths(vectors, latencies_s) / latencies_s, [1.0, 9.0, 0.0, np.nan])
-    both = Space(space.knobs, discount=lambda columns: np.full(4, 0.5), toll=lambda columns: np.arange(4.0) / 10)
+    both = replace(space, discount=lambda columns: np.full(4, 0.5), toll=lambda columns: np.arange(4.0) / 10)
     np.testing.assert_allclose(both.worths(vectors, latencies_s)[:3] / latencies_s[:3], [1.0, 4.9, 0.05])
-    np.testing.assert_array_equal(both.restricted({}).worths(vectors, latencies_s), both.worths(vectors, latencies_s))
 
 
 def test_every_valid_config_is_enumerated_in_parts_and_then_looked_up(monkeypatch):
@@ -115,7 +114,7 @@ def test_every_valid_config_is_enumerated_in_parts_and_then_looked_up(monkeypatc
         replace(each, holds=lambda columns, holds=each.holds: asked.append(1) or holds(columns))
         for each in whole.constraints
     ]
-    space = Space(whole.knobs, watched)
+    space = replace(whole, constraints=watched)
     # Searches do not enumerate a space that is too large; a table does.
     assert space.valid_indices is None and not asked
     np.testing.assert_array_equal(space.every_valid_index, valid)
@@ -125,29 +124,6 @@ def test_every_valid_config_is_enumerated_in_parts_and_then_looked_up(monkeypatc
     assert len(asked) == -(-space.size // 7) * len(watched)
 
 
-def test_another_merit_changes_nothing_else():
-    space = Space(
-        [option_knob("a", [1, 2, 3, 4])],
-        [Constraint("odd", lambda c: c["a"] % 2 == 0)],
-        discount=lambda c: 1.0 / c["a"],
-        merit=lambda c: c["a"],
-        core={"a": [2]},
-        toll=lambda c: 0.1 * c["a"],
-    )
-    other = space.with_merit(lambda c: -c["a"])
-    vectors = space.vectors(range(4))
-    np.testing.assert_array_equal(other.valid(vectors), space.valid(vectors))
-    np.testing.assert_array_equal(other.worths(vectors, np.ones(4)), space.worths(vectors, np.ones(4)))
-    assert other.core == space.core and other.merit(other.columns(vectors)).tolist() == [-1, -2, -3, -4]
-    assert space.with_merit(None).merit is None
-
-
-def test_a_part_of_a_space_keeps_its_discount():
-    space = Space(make_space().knobs, discount=lambda columns: np.where(columns["unroll"] == 64, 0.25, 1.0))
-    part = space.restricted({"unroll": [16, 64]})
-    assert sorted(set(part.discounts(part.vectors(part.valid_indices)))) == [0.25, 1.0]
-
-
 def test_an_agent_has_the_knobs_that_leave_a_choice():
     knobs = [
         option_knob("block", (8, 16), agent="hardware"),
@@ -155,21 +131,16 @@ def test_an_agent_has_the_knobs_that_leave_a_choice():
         option_knob("tile", (1, 2), agent="mapping"),
     ]
     space = Space(knobs)
-    assert (space.names_of("hardware"), space.names_of("mapping"), space.names_of("nobody")) == (
-        ["block"],
-        ["tile"],
-        [],
-    )
+    assert [space.names_of(agent) for agent in ("hardware", "mapping", "nobody")] == [["block"], ["tile"], []]
     assert space.restricted({"block": [8]}).names_of("hardware") == []
 
 
 def test_a_history_holds_what_configs_are_worth():
-    space = Space(make_space().knobs, discount=lambda columns: np.where(columns["unroll"] == 64, 0.25, 1.0))
+    space = replace(make_space(), discount=lambda columns: np.where(columns["unroll"] == 64, 0.25, 1.0))
     history = History(space, 10**9)
     configs = [{"tile_f": (64, 1, 1), "unroll": unroll, "pad_at": "root"} for unroll in (0, 64, 64)]
-    measured = [Measurement(Status.OK, latency_s=0.5), Measurement(Status.OK, latency_s=0.5)]
-    vectors = np.array([space.vector(config) for config in configs])
-    history.add(vectors, [*measured, Measurement(Status.RUN_ERROR, error="no result")])
+    measured = [Measurement(Status.OK, latency_s=0.5)] * 2
+    history.add(space.vectors_of(configs), [*measured, Measurement(Status.RUN_ERROR, error="no result")])
     assert history.gflops.tolist() == [2.0, 0.5, 0.0]
 
 
@@ -210,10 +181,6 @@ def test_the_best_drawn_has_most_merit_and_is_always_the_same():
     assert best == meritorious().best_drawn
 
 
-def test_a_part_of_a_space_keeps_its_merit():
-    assert meritorious().restricted({"filters": [3, 5]}).best_drawn["filters"] == 5
-
-
 def test_where_few_configs_are_valid_the_best_drawn_is_one_of_the_core():
     wide = tuple(range(1 << 12))
     knobs = [option_knob("a", wide), option_knob("b", wide)]
@@ -224,11 +191,20 @@ def test_where_few_configs_are_valid_the_best_drawn_is_one_of_the_core():
         _ = Space(knobs, [narrow], **rare, core={"a": (7, 8)}).best_drawn
 
 
-def test_an_opened_space_has_the_same_knobs_and_knows_nothing() -> None:
+def test_a_part_keeps_all_but_the_core_and_an_opened_space_only_what_configs_are_worth() -> None:
+    space = meritorious(discount=lambda c: 1.0 / c["size"], toll=lambda c: c["size"], core={}, merit_is_speed=True)
+    part, opened = space.restricted({"filters": [3, 5]}), space.opened()
+    for kept in ("constraints", "discount", "toll", "merit", "merit_is_speed"):
+        assert getattr(part, kept) == getattr(space, kept) != getattr(meritorious(merit=None).opened(), kept)
+    assert (opened.constraints, opened.merit, opened.merit_is_speed) == ((), None, False)
+    assert (opened.discount, opened.toll, opened.core, part.core) == (space.discount, space.toll, None, None)
+    assert part.best_drawn["filters"] == 5
+
+
+def test_an_opened_space_has_the_same_knobs_or_wider_ones() -> None:
     space = make_space()
     opened = space.opened([option_knob("unroll", (0, 16, 64, 512))])
-    assert [knob.name for knob in opened.knobs] == [knob.name for knob in space.knobs]
-    assert (len(opened), opened.constraints, opened.merit, opened.core) == (28 * 8, (), None, None)
+    assert [knob.name for knob in opened.knobs] == [knob.name for knob in space.knobs] and len(opened) == 28 * 8
     wide = {"tile_f": [1, 1, 64], "unroll": 512, "pad_at": "inline"}
     assert opened.rejection(wide) is None
     assert len(space.opened()) == len(space) > len(space.valid_indices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ WINOGRAD = Space(
     [Constraint("too deep", lambda columns: columns["tile_p"][:, 0] < 8)],
     lambda columns: nest("winograd", columns["tile_p"]),
 )
+DEEP = replace(DIRECT, merit=lambda columns: columns["tile_f"][:, 2])
 SPACE = union({"direct": DIRECT, "winograd": WINOGRAD}, agent="rest")
 
 
@@ -88,21 +90,13 @@ def test_a_sample_has_about_as_many_of_each_algorithm():
     assert len(set(SPACE.indices(SPACE.sample(1000, np.random.default_rng(0))))) == len(SPACE.valid_indices)
 
 
-def test_a_large_sample_has_about_as_many_of_each_algorithm():
-    large = Space([split_knob(f"tile_{name}", 2**10, 4) for name in "fyx"])
-    space = union({"winograd": WINOGRAD, "direct": large})
-    drawn = space.sample(24, np.random.default_rng(0))
-    counts = Counter(space.config(vector)[ALGORITHM] for vector in drawn)
-    assert len(drawn) == 24 and min(counts.values()) >= 6
-    assert space.valid(drawn).all()
-
-
 def test_a_large_sample_has_as_many_of_what_is_seldom_valid():
     splits = [split_knob(f"tile_{name}", 2**10, 4) for name in "fyx"]
     seldom = Space(splits, [Constraint("too wide", lambda columns: columns["tile_f"][:, 3] <= 2)])
     space = union({"often": Space(splits), "seldom": seldom})
-    counts = Counter(space.config(vector)[ALGORITHM] for vector in space.sample(64, np.random.default_rng(0)))
-    assert counts == {"often": 32, "seldom": 32}
+    drawn = space.sample(64, np.random.default_rng(0))
+    counts = Counter(space.config(vector)[ALGORITHM] for vector in drawn)
+    assert counts == {"often": 32, "seldom": 32} and space.valid(drawn).all()
 
 
 def test_one_algorithm_may_be_all_that_is_left():
@@ -122,14 +116,22 @@ def test_knobs_of_one_name_must_be_the_same():
 
 
 def test_each_algorithm_has_the_merit_of_its_own_space_and_the_promising_are_of_both():
-    deep = Space(DIRECT.knobs, DIRECT.constraints, merit=lambda columns: columns["tile_f"][:, 2])
-    tiled = Space(WINOGRAD.knobs, WINOGRAD.constraints, merit=lambda columns: -columns["tile_p"][:, 0])
-    found = union({"direct": deep, "winograd": tiled})
+    tiled = replace(WINOGRAD, merit=lambda columns: -columns["tile_p"][:, 0])
+    found = union({"direct": DEEP, "winograd": tiled})
     configs = [found.config(vector) for vector in found.promising(2, np.random.default_rng(0))]
     by_algorithm = {config[ALGORITHM]: config for config in configs}
     assert by_algorithm["direct"]["tile_f"][2] == 16 and by_algorithm["winograd"]["tile_p"][0] == 1
 
 
+def test_each_config_is_worth_what_it_is_in_its_own_space():
+    cheap = replace(WINOGRAD, discount=lambda columns: 1 / columns["tile_size"])
+    tolled = replace(WINOGRAD, toll=lambda columns: columns["tile_size"] / 10)
+    config = {ALGORITHM: "winograd", "tile_size": 4, "tile_p": [2, 4], "unroll": 0}
+    direct = {ALGORITHM: "direct", "tile_f": [64, 1, 1], "unroll": 0}
+    for space, worth in ((WINOGRAD, 1.0), (cheap, 0.25), (tolled, 0.2)):
+        found = union({"direct": DIRECT, "winograd": space})
+        assert (found.worth(direct, 2.0), found.worth(config, 2.0)) == (1.0, pytest.approx(worth))
+
+
 def test_a_union_knows_merit_only_where_all_do():
-    deep = Space(DIRECT.knobs, DIRECT.constraints, merit=lambda columns: columns["tile_f"][:, 2])
-    assert union({"direct": deep, "winograd": WINOGRAD}).merit is None
+    assert union({"direct": DEEP, "winograd": WINOGRAD}).merit is None

@@ -32,21 +32,13 @@ class Examples:
 class History:
     """The measurements of a run so far, as arrays; speeds are multiplied by what configs are worth.
 
-    Args:
-        space: the space of the configs.
-        flop: floating-point operations of one run of the task's kernel.
-        prior: examples from similar tasks, which are learned before anything is measured.
-        default: the config that is built without tuning; None if there is none.
-
-    Attributes:
-        default: its index vector, shape (1, n_knobs); no row if there is none.
+    The arguments are those of `anole.search.state.Subject`.
     """
 
     def __init__(self, space: Space, flop: int, prior: Examples | None = None, default: Config | None = None) -> None:
         self.space, self.flop, self.prior = space, flop, prior
-        vectors = [] if default is None else [space.vector(default)]
-        self.default: Vectors = np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
-        self.vectors: Vectors = np.empty((0, len(space.knobs)), dtype=np.int64)
+        self.default: Vectors = space.vectors_of([] if default is None else [default])
+        self.vectors: Vectors = space.vectors_of([])
         self.gflops: NDArray[np.float64] = np.empty(0)
 
     def __len__(self) -> int:
@@ -142,14 +134,7 @@ Timer = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Timing:
-    """The timing of one kernel by an evaluator; times are in seconds.
-
-    Attributes:
-        latency_s: seconds of one run.
-        latency_std_s: standard deviation over the repeats.
-        cv: coefficient of variation of the repeats (standard deviation over mean).
-        repeats: number of timed repeats.
-    """
+    """The seconds of one run of a kernel, with the standard deviation and coefficient of variation of the repeats."""
 
     latency_s: float
     latency_std_s: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
 from anole.errors import SpecError, suggestion
 from anole.plain import Misfit, read_given
@@ -19,12 +19,10 @@ class Settings(Protocol):
 
     A field is an int, float, bool or str, or one of the values of a `Literal`; a number may have a `Range`;
     any field may be ``| None``.
-
-    Attributes:
-        name: the part's name in models.yaml.
     """
 
     name: ClassVar[str]
+    """The part's name in models.yaml."""
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
@@ -36,6 +34,14 @@ class Part(Settings, Protocol[Role_co]):
 
     def start(self, space: Space) -> Role_co:
         """Returns the part, ready to tune one task."""
+
+
+class Stateless:
+    """Settings of a part without state, which are the part itself."""
+
+    def start(self, space: Space) -> Self:
+        """Returns the part."""
+        return self
 
 
 class EvaluatorSettings(Settings, Evaluator, Protocol):
@@ -78,24 +84,13 @@ class TunerSettings:
 
     @cached_property
     def _plain(self) -> dict[str, Any]:
-        parts = {
-            "explorer": self.explorer,
-            "sampler": self.sampler,
-            "surrogate": self.surrogate,
-            "evaluator": self.evaluator,
-        }
-        plain = {role: {"name": part.name, **asdict(part)} for role, part in parts.items()}
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in parts}
-        return {**own, **plain}
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts = {role: own.pop(role) for role in ("explorer", "sampler", "surrogate", "evaluator")}
+        return own | {role: {"name": part.name, **asdict(part)} for role, part in parts.items()}
 
 
 def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns keyword arguments for a settings class from plain values.
-
-    Args:
-        cls: the settings class.
-        plain: field name to value.
-        path: the YAML path of `plain` in models.yaml.
+    """Returns keyword arguments for a settings class from plain values at a YAML path of models.yaml.
 
     Raises:
         SpecError: a field is unknown or its value is not allowed.

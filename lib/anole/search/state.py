@@ -142,12 +142,10 @@ class Search:
     def begin(self, chosen: Vectors, log: Mapping[str, float]) -> None:
         """Makes the chosen configs the batch; recorded trials of the iteration count as chosen and as measured.
 
-        Args:
-            chosen: index vectors, shape (n, n_knobs); if empty, the space is exhausted.
-            log: statistics of the explorer's search.
+        Without any of both, the space is exhausted.
         """
         known = [trial for trial in self._recorded if trial.iteration == self.iteration]
-        vectors = _vectors(self.subject.space, known)
+        vectors = self.subject.space.vectors_of(trial.config for trial in known)
         if not self._recorded or self.iteration >= self._recorded[-1].iteration:
             fresh = self._without(chosen, vectors)
             vectors = np.concatenate([vectors, fresh[: self.settings.batch - len(known)]])
@@ -205,9 +203,3 @@ class Search:
         """Returns the index vectors that are not in `others`."""
         space = self.subject.space
         return vectors[~np.isin(space.indices(vectors), space.indices(others))]
-
-
-def _vectors(space: Space, trials: Sequence[Trial]) -> Vectors:
-    """Returns the index vectors of n trials, shape (n, n_knobs)."""
-    vectors = [space.vector(trial.config) for trial in trials]
-    return np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))

@@ -38,11 +38,8 @@ class Compared(Measurement):
 def least_ratios(latencies_s: Sequence[Sequence[float]]) -> list[float]:
     """Returns the least that the latency of each kernel is likely to be over that of the fastest one.
 
-    Kernels are compared turn by turn, so that what slows a whole turn down tells nothing, and outliers count little.
-    Which one seems fastest is chance, too, so all ordered pairs share the chance of an error.
-
-    Args:
-        latencies_s: the seconds of each kernel in each turn; all of them have the same turns.
+    All kernels have the same turns, and are compared turn by turn, so that what slows a whole turn down tells nothing,
+    and outliers count little. Which one seems fastest is chance, too: all ordered pairs share the chance of an error.
     """
     if not latencies_s:
         return []
@@ -57,10 +54,6 @@ def is_slower(one: Measurement, other: Measurement) -> bool:
 
     Records keep no turns. So the noise of both counts, and what both had in common, too: this is more careful than a
     comparison turn by turn. What is exact has no noise.
-
-    Args:
-        one: the config's measurement, which failed or has a latency.
-        other: the other's, which has one.
     """
     if one.latency_s is None or other.latency_s is None:
         return one.latency_s is None
@@ -82,18 +75,13 @@ def prefer_merit(space: Space, default: Config | None) -> Prefer:
     Merits of different algorithms cannot be compared, so the default config's algorithm goes first, and otherwise the
     one that the space names first. Within it, the config of most merit is chosen; of several with the same merit, and
     where there is no merit, the default config, and otherwise the one that the space has first.
-
-    Args:
-        space: the space of all configs.
-        default: the config that is built without tuning; None where it is of no interest.
     """
 
     def key(config: Config) -> tuple[bool, int, float, bool, int]:
-        vectors = space.vector(config)[None, :]
         merit = 0.0 if space.merit is None else space.merit_of(config)
         algorithm = config.get(ALGORITHM, "")
         is_other = default is None or algorithm != default.get(ALGORITHM, "")
-        place, index = space.algorithms.index(algorithm), int(space.indices(vectors)[0])
+        place, index = space.algorithms.index(algorithm), int(space.indices(space.vector(config)))
         return is_other, place, -merit, canonical_json(dict(config)) != own, index
 
     own = None if default is None else canonical_json(dict(default))

@@ -53,6 +53,10 @@ class Knob:
         """The index of every value."""
         return {value: index for index, value in enumerate(self.values)}
 
+    def matters_for(self, algorithm: object) -> bool:
+        """Returns whether the knob has an effect for an algorithm."""
+        return self.algorithms is None or algorithm in self.algorithms
+
     def index(self, value: Any) -> int:
         """Returns the index of a value; a list is taken for a tuple.
 
@@ -140,11 +144,7 @@ def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: 
 def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:
     if n_parts == 1:
         return [(extent,)]
-    return list(
-        itertools.chain.from_iterable(
-            ((first, *rest) for rest in _factorizations(extent // first, n_parts - 1)) for first in divisors(extent)
-        )
-    )
+    return [(first, *rest) for first in divisors(extent) for rest in _factorizations(extent // first, n_parts - 1)]
 
 
 def divisors(extent: int) -> tuple[int, ...]:

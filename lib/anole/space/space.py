@@ -1,11 +1,10 @@
-"""A space: all knobs of a task, with conversions between config, index, index vector and features."""
+"""A space: the knobs of a task, and what is known of their configs before any is measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,13 +12,10 @@ from numpy.typing import NDArray
 
 from anole.errors import ConfigError
 from anole.record import Config
+from anole.space.encoding import Columns as Columns
+from anole.space.encoding import Encoding, rows_of
+from anole.space.encoding import Vectors as Vectors
 from anole.space.knob import ALGORITHM, Knob
-
-Vectors = NDArray[np.int64]
-"""Index vectors, shape (n, n_knobs): the index of each knob's value."""
-
-Columns = Mapping[str, NDArray[Any]]
-"""The values of n configs by knob: shape (n, n_parts) for a split, (n,) for an option."""
 
 _ENUMERABLE = 1 << 20
 
@@ -55,7 +51,7 @@ class Constraint:
             return self.holds(columns)
         own = columns[ALGORITHM] == self.algorithm
         held = ~own
-        held[own] = self.holds({name: values[own] for name, values in columns.items()})
+        held[own] = self.holds(rows_of(columns, own))
         return np.asarray(held)
 
 
@@ -70,83 +66,41 @@ class Description(Protocol):
         """Returns one row for each config."""
 
 
-class Space:
-    """All knobs of a task.
+Figures = Callable[[Columns], NDArray[np.float64]]
+"""Maps the columns of n configs to a number for each, shape (n,)."""
 
-    Where a knob `ALGORITHM` chooses between programs, indices enumerate the configs of one algorithm after those of
-    another. A knob that has no effect for an algorithm may have any value in an index vector: it counts as its first
-    value, and is left out of the config.
 
-    Args:
-        knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
+@dataclass(eq=False, repr=False)
+class Space(Encoding):
+    """The knobs of a task, with what is known of their configs.
+
+    Attributes:
         constraints: a config that violates one of them is rejected before it is built.
         describe: optional; maps the columns of n configs to features beside the knobs' own.
-        discount: optional; maps the columns of n configs to the share of its speed that each is worth, shape (n,).
-        toll: optional; maps the columns of n configs to the speed that each one's cost takes away from its own, in runs
-            per second, shape (n,); see `worths`.
-        merit: optional; maps the columns of n configs to the speed expected without measuring, shape (n,). Any scale
-            is valid, and each algorithm may use its own.
-        merit_is_speed: whether the merit is proportional to what configs are worth, from 0 on and over all algorithms,
-            so that a surrogate can begin from it.
+        discount: optional; the share of its speed that each config is worth.
+        merit: optional; the speed of each config that is expected without measuring. Any scale is valid, and each
+            algorithm may use its own.
         core: optional; for some knobs, the values that are most likely to fulfil the constraints. `best_drawn` finds
             valid configs among these if they are rare elsewhere.
+        toll: optional; the speed that each config's cost takes away from its own, in runs per second; see `worths`.
+        merit_is_speed: whether the merit is proportional to what configs are worth, from 0 on and over all algorithms,
+            so that a surrogate can begin from it.
     """
 
-    def __init__(
-        self,
-        knobs: Sequence[Knob],
-        constraints: Sequence[Constraint] = (),
-        describe: Callable[[Columns], Description] | None = None,
-        discount: Callable[[Columns], NDArray[np.float64]] | None = None,
-        merit: Callable[[Columns], NDArray[np.float64]] | None = None,
-        core: Mapping[str, Sequence[Any]] | None = None,
-        toll: Callable[[Columns], NDArray[np.float64]] | None = None,
-        merit_is_speed: bool = False,
-    ) -> None:
-        self.knobs = tuple(knobs)
-        self.constraints = tuple(constraints)
-        self.core = core
-        self.describe, self.merit, self._discount, self._toll = describe, merit, discount, toll
-        self.merit_is_speed = merit_is_speed and merit is not None
-        self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
-        self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
-        self._balanced_at = [at for at, knob in enumerate(self.knobs) if knob.balanced]
-        # Rows are algorithms (one row if there is no knob for them); columns are knobs.
-        self._matters = np.array([[_matters(knob, name) for knob in self.knobs] for name in self.algorithms])
-        counted = np.where(self._matters, self.cardinalities, 1)
-        if self._algorithm_at is not None:
-            counted[:, self._algorithm_at] = 1
-        self._counted, self._strides = counted, np.cumprod(np.insert(counted[:, :-1], 0, 1, axis=1), axis=1)
-        sizes = [prod(map(int, row)) for row in counted]
-        self._begins = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
-        self.size = sum(sizes)
-        # Which indices are valid, shape (size,), once `every_valid_index` has enumerated the space.
-        self._all_obeying: NDArray[np.bool_] | None = None
+    constraints: Sequence[Constraint] = ()
+    describe: Callable[[Columns], Description] | None = None
+    discount: Figures | None = None
+    merit: Figures | None = None
+    core: Mapping[str, Sequence[Any]] | None = None
+    toll: Figures | None = None
+    merit_is_speed: bool = False
+    _all_obeying: NDArray[np.bool_] | None = field(default=None, init=False)
+    """Which indices are valid, shape (size,), once `every_valid_index` has enumerated the space."""
 
-    def __len__(self) -> int:
-        return self.size
-
-    @property
-    def algorithms(self) -> tuple[str, ...]:
-        """The programs that configs choose between; one empty name if there is no choice."""
-        return ("",) if self._algorithm_at is None else self.knobs[self._algorithm_at].values
-
-    @property
-    def agents(self) -> dict[str, list[int]]:
-        """The positions of the knobs that each agent moves."""
-        agents: dict[str, list[int]] = {}
-        for position, knob in enumerate(self.knobs):
-            agents.setdefault(knob.agent, []).append(position)
-        return agents
-
-    def names_of(self, agent: str) -> list[str]:
-        """Returns the names of an agent's knobs that have more than one value."""
-        return [knob.name for knob in self.knobs if knob.agent == agent and len(knob) > 1]
-
-    @property
-    def kinds(self) -> list[str]:
-        """The names of the balanced knobs; configs with other values of these are of another kind."""
-        return [self.knobs[at].name for at in self._balanced_at]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.constraints = tuple(self.constraints)
+        self.merit_is_speed = self.merit_is_speed and self.merit is not None
 
     def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
         """Returns the part of this space in which some knobs are limited to the given values, without a core.
@@ -158,8 +112,7 @@ class Space:
         if unknown := sorted(set(values) - names):
             raise ConfigError(f"there are no knobs {unknown}; the space has {sorted(names)}")
         knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
-        given = (self.constraints, self.describe, self._discount, self.merit)
-        return Space(knobs, *given, toll=self._toll, merit_is_speed=self.merit_is_speed)
+        return replace(self, knobs=knobs, core=None)
 
     def opened(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
         """Returns the space of the same knobs without all that is known beforehand: constraints, merit and core.
@@ -172,62 +125,7 @@ class Space:
         """
         replacing = {knob.name: knob for knob in wider}
         knobs = [replacing.get(knob.name, knob) for knob in self.knobs]
-        return Space(knobs, (), describe or self.describe, self._discount, toll=self._toll)
-
-    def with_merit(self, merit: Callable[[Columns], NDArray[np.float64]] | None, merit_is_speed: bool = False) -> Space:
-        """Returns the same space with another merit, or none."""
-        given = (self.knobs, self.constraints, self.describe, self._discount, merit, self.core, self._toll)
-        return Space(*given, merit_is_speed)
-
-    def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
-        """Returns the index vectors of n indices, shape (n, n_knobs)."""
-        whole = np.asarray(indices, dtype=np.int64)
-        rows = np.searchsorted(self._begins, whole, side="right") - 1
-        vectors = ((whole - self._begins[rows])[:, None] // self._strides[rows]) % self._counted[rows]
-        if self._algorithm_at is not None:
-            vectors[:, self._algorithm_at] = rows
-        return vectors
-
-    def indices(self, vectors: Vectors) -> NDArray[np.int64]:
-        """Returns the indices of index vectors of shape (n, n_knobs), shape (n,)."""
-        if self._algorithm_at is None:
-            return np.asarray(vectors @ self._strides[0], dtype=np.int64)
-        rows, plain = vectors[..., self._algorithm_at], self.canonical(vectors).copy()
-        plain[..., self._algorithm_at] = 0
-        return np.asarray(self._begins[rows] + (plain * self._strides[rows]).sum(axis=-1), dtype=np.int64)
-
-    def canonical(self, vectors: Vectors) -> Vectors:
-        """Returns the index vectors with knobs that have no effect set to their first value, shape (n, n_knobs)."""
-        if self._algorithm_at is None:
-            return vectors
-        return np.asarray(vectors * self._matters[vectors[..., self._algorithm_at]])
-
-    def config(self, vector: Vectors) -> dict[str, Any]:
-        """Returns the config of one index vector of shape (n_knobs,), in plain JSON values."""
-        matters = self._matters[0 if self._algorithm_at is None else vector[self._algorithm_at]]
-        values = (knob.values[index] for knob, index in zip(self.knobs, vector, strict=True))
-        return {
-            knob.name: list(value) if isinstance(value, tuple) else value
-            for knob, value, kept in zip(self.knobs, values, matters, strict=True)
-            if kept
-        }
-
-    def vector(self, config: Config) -> Vectors:
-        """Returns the index vector of a config, shape (n_knobs,).
-
-        Raises:
-            ConfigError: a knob is missing, unknown, or has no such value.
-        """
-        names = {knob.name for knob in self.knobs if _matters(knob, config.get(ALGORITHM))}
-        if set(config) != names:
-            raise ConfigError(f"config has knobs {sorted(config)}; the space has {sorted(names)}")
-        indices = [knob.index(config[knob.name]) if knob.name in names else 0 for knob in self.knobs]
-        return np.array(indices, dtype=np.int64)
-
-    def columns(self, vectors: Vectors) -> dict[str, NDArray[Any]]:
-        """Returns the values of n configs, by knob."""
-        plain = self.canonical(vectors)
-        return {knob.name: knob.table[plain[:, position]] for position, knob in enumerate(self.knobs)}
+        return replace(self, knobs=knobs, constraints=(), describe=describe or self.describe, merit=None, core=None)
 
     def valid(self, vectors: Vectors) -> NDArray[np.bool_]:
         """Returns which of the index vectors fulfil every constraint, shape (n,)."""
@@ -244,7 +142,7 @@ class Space:
         return self._broken(config, [constraint for constraint in self.constraints if constraint.hard])
 
     def _broken(self, config: Config, constraints: Sequence[Constraint]) -> str | None:
-        columns = self.columns(self.vector(config)[None, :])
+        columns = self.columns(self.vectors_of([config]))
         return next((each.reason for each in constraints if not each.holds_for(columns)[0]), None)
 
     def rejections(self, vectors: Vectors) -> dict[str, int]:
@@ -259,9 +157,7 @@ class Space:
 
     def discounts(self, vectors: Vectors) -> NDArray[np.float64]:
         """Returns the share of its speed that each config is worth without a toll, shape (n,): 1 without a cost."""
-        if self._discount is None:
-            return np.ones(len(vectors))
-        return self._discount(self.columns(vectors))
+        return np.ones(len(vectors)) if self.discount is None else self.discount(self.columns(vectors))
 
     def worths(self, vectors: Vectors, latencies_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Returns the share of its speed that each config is worth at this speed, shape (n,): never below 0.
@@ -272,20 +168,20 @@ class Space:
             vectors: the index vectors of n configs.
             latencies_s: their latencies, shape (n,); NaN for a failure.
         """
-        if self._toll is None:
+        if self.toll is None:
             return self.discounts(vectors)
-        return np.maximum(0.0, self.discounts(vectors) - self._toll(self.columns(vectors)) * latencies_s)
+        return np.maximum(0.0, self.discounts(vectors) - self.toll(self.columns(vectors)) * latencies_s)
 
     def worth(self, config: Config, latency_s: float = 0.0) -> float:
         """Returns the share of its speed that a config is worth with this latency; see `worths`."""
-        if self._discount is None and self._toll is None:
+        if self.discount is None and self.toll is None:
             return 1.0
-        return float(self.worths(self.vector(config)[None, :], np.array([latency_s]))[0])
+        return float(self.worths(self.vectors_of([config]), np.array([latency_s]))[0])
 
     def merit_of(self, config: Config) -> float:
         """Returns the merit of one config; requires a merit."""
         assert self.merit is not None
-        return float(self.merit(self.columns(self.vector(config)[None, :]))[0])
+        return float(self.merit(self.columns(self.vectors_of([config])))[0])
 
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
         """Returns the surrogate's features, shape (n, n_features): the description, then the knobs' features."""
@@ -304,14 +200,6 @@ class Space:
     def described_names(self) -> tuple[str, ...]:
         """The names of the features that come from the description."""
         return () if self.describe is None else tuple(self.describe(self.columns(self.vectors([0]))).feature_names)
-
-    def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
-        """Returns the index vectors scaled to [0, 1], shape (n, n_knobs)."""
-        return (vectors / np.maximum(self.cardinalities - 1, 1)).astype(np.float32)
-
-    def denormalized(self, points: NDArray[np.float32]) -> Vectors:
-        """Returns the index vectors nearest to points in [0, 1], valid or not; both have shape (n, n_knobs)."""
-        return np.asarray(np.rint(points * (self.cardinalities - 1)), dtype=np.int64)
 
     @cached_property
     def valid_indices(self) -> NDArray[np.int64] | None:
@@ -429,8 +317,3 @@ class Space:
         for kind in np.unique(kinds):
             turns[kinds == kind] = np.arange(np.count_nonzero(kinds == kind))
         return indices[np.argsort(turns, kind="stable")]
-
-
-def _matters(knob: Knob, algorithm: object) -> bool:
-    """Returns whether a knob has an effect for an algorithm."""
-    return knob.algorithms is None or algorithm in knob.algorithms

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.errors import ConfigError
+from anole.space.encoding import Columns, rows_of
 from anole.space.knob import ALGORITHM, Knob, option_knob
-from anole.space.space import Columns, Description, Space
+from anole.space.space import Description, Figures, Space
 
 
 def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
-    """Returns a space with a knob `ALGORITHM` and the knobs of every algorithm's own space.
+    """Returns a space with a knob `ALGORITHM` and the knobs of every algorithm's own space, without a core.
 
     Args:
         spaces: each algorithm's space, by the algorithm's name.
@@ -40,75 +40,56 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
     ]
     describes = {algorithm: space.describe for algorithm, space in spaces.items() if space.describe is not None}
     names = {algorithm: spaces[algorithm].described_names for algorithm in describes}
-    describe = _Describe.each(describes, names) if describes else None
-    merits = {algorithm: space.merit for algorithm, space in spaces.items() if space.merit is not None}
-    merit = partial(_merits, merits) if len(merits) == len(spaces) else None
-    is_speed = all(space.merit_is_speed for space in spaces.values())
-    chosen = option_knob(ALGORITHM, list(spaces), agent=agent, balanced=True)
-    return Space([chosen, *knobs.values()], constraints, describe, merit=merit, merit_is_speed=is_speed)
+    at = {name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(names.values())))}
+    positions = {algorithm: np.array([at[name] for name in own]) for algorithm, own in names.items()}
+    has_merit = all(space.merit is not None for space in spaces.values())
+    return Space(
+        [option_knob(ALGORITHM, list(spaces), agent=agent, balanced=True), *knobs.values()],
+        constraints,
+        partial(_Descriptions, describes, list(at), positions) if describes else None,
+        discount=_each_its_own({algorithm: space.discount for algorithm, space in spaces.items()}, default=1.0),
+        merit=_each_its_own({algorithm: space.merit for algorithm, space in spaces.items()}) if has_merit else None,
+        toll=_each_its_own({algorithm: space.toll for algorithm, space in spaces.items()}),
+        merit_is_speed=all(space.merit_is_speed for space in spaces.values()),
+    )
 
 
-def _merits(merits: Mapping[str, Callable[[Columns], NDArray[np.float64]]], columns: Columns) -> NDArray[np.float64]:
-    """Returns the merit of each config on its algorithm's scale, shape (n,)."""
-    found = np.zeros(len(columns[ALGORITHM]))
-    for algorithm, merit in merits.items():
-        rows = columns[ALGORITHM] == algorithm
-        found[rows] = merit({name: values[rows] for name, values in columns.items()})
-    return found
+def _each_its_own(figures: Mapping[str, Figures | None], default: float = 0.0) -> Figures | None:
+    """Returns the figures of each config by its own algorithm, or the default; None if no algorithm has any."""
+    known = {algorithm: figure for algorithm, figure in figures.items() if figure is not None}
+
+    def figure_of(columns: Columns) -> NDArray[np.float64]:
+        found = np.full(len(columns[ALGORITHM]), default)
+        for algorithm, figure in known.items():
+            rows = columns[ALGORITHM] == algorithm
+            found[rows] = figure(rows_of(columns, rows))
+        return found
+
+    return figure_of if known else None
 
 
 @dataclass(frozen=True)
-class _Describe:
-    """Describes configs of several algorithms: each by its own algorithm's features, with 0 for all others.
+class _Descriptions:
+    """The descriptions of n configs: each by its own algorithm's features, with 0 for all others.
 
     Attributes:
         describes: the description of each algorithm's configs.
         feature_names: the feature names of all algorithms, each once.
         positions: the positions of each algorithm's features in `feature_names`.
+        columns: the columns of the configs.
     """
 
     describes: Mapping[str, Callable[[Columns], Description]]
     feature_names: Sequence[str]
     positions: Mapping[str, NDArray[np.int64]]
-
-    @classmethod
-    def each(
-        cls, describes: Mapping[str, Callable[[Columns], Description]], names: Mapping[str, Sequence[str]]
-    ) -> Self:
-        """Returns the common description of several algorithms.
-
-        Args:
-            describes: the description of each algorithm's configs.
-            names: the feature names of each algorithm.
-        """
-        every = list(dict.fromkeys(chain.from_iterable(names.values())))
-        at = {name: position for position, name in enumerate(every)}
-        positions = {algorithm: np.array([at[name] for name in own]) for algorithm, own in names.items()}
-        return cls(describes, every, positions)
-
-    def __call__(self, columns: Columns) -> _Descriptions:
-        return _Descriptions(self, columns)
-
-
-@dataclass(frozen=True)
-class _Descriptions:
-    """The descriptions of n configs by their algorithms."""
-
-    describe: _Describe
     columns: Columns
-
-    @property
-    def feature_names(self) -> Sequence[str]:
-        """The feature names of all algorithms, each once."""
-        return self.describe.feature_names
 
     def features(self) -> NDArray[np.float32]:
         """Returns one row for each config."""
         chosen = self.columns[ALGORITHM]
         features = np.zeros((len(chosen), len(self.feature_names)), dtype=np.float32)
-        for algorithm, describe in self.describe.describes.items():
+        for algorithm, describe in self.describes.items():
             rows = np.flatnonzero(chosen == algorithm)
             if len(rows):
-                description = describe({name: values[rows] for name, values in self.columns.items()})
-                features[np.ix_(rows, self.describe.positions[algorithm])] = description.features()
+                features[np.ix_(rows, self.positions[algorithm])] = describe(rows_of(self.columns, rows)).features()
         return features

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from anole.space.space import Space
 from anole.store.shard import ShardContent, is_copy, read_head, read_shard, shard_paths
 from anole.targets import get_target
 from anole.task import Task, Workload
+
+_Content = TypeVar("_Content")
 
 N_SOURCES = 8
 """Number of similar tasks to learn from at most."""
@@ -32,17 +34,14 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
     differ, the more similar they are. Other runs of the task itself do not count, so that repeated runs stay
     independent.
 
-    Args:
-        shards_dir: the folder of all shards; a shard that cannot be read is skipped, which is logged.
-        task: the task to tune.
-        n_sources: number of runs at most.
+    Shards that cannot be read are skipped, which is logged.
     """
     relatives = dict(_relatives(shards_dir, task))
     nearest = sorted(relatives, key=lambda folder: (_distance(task.workload, relatives[folder]), folder))
     sources: list[Source] = []
     for folder in nearest:
         paths = (path for path in sorted(folder.glob("*.jsonl")) if not is_copy(path))
-        runs = [content for path in paths if (content := _read(path)) is not None]
+        runs = [content for path in paths if (content := _readable(read_shard, path)) is not None]
         longest = max(runs, key=_n_working, default=None)
         if longest is not None and _n_working(longest):
             sources.append(Source(longest.task.key, longest.run.key, len(longest.trials)))
@@ -55,18 +54,11 @@ def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Exa
     """Returns the trials of other tasks' runs as examples with the features of a space.
 
     Features are matched by name; features that a source lacks are 0. A score is relative to the best of its own run.
-
-    Args:
-        shards_dir: the folder of all shards.
-        sources: the runs; a run whose shard is gone or whose template has changed is skipped, which is logged.
-        space: the space of the task to tune.
-
-    Returns:
-        The examples, or None when there are none.
+    A run whose shard is gone or whose template has changed is skipped, which is logged. None if there are no examples.
     """
     priors = []
     for source in sources:
-        content = _read(shards_dir / source.task_key / f"{source.run_key}.jsonl")
+        content = _readable(read_shard, shards_dir / source.task_key / f"{source.run_key}.jsonl")
         examples = None if content is None else _examples(content.task, content.trials[: source.trials], space)
         if examples is not None:
             priors.append(examples)
@@ -82,21 +74,18 @@ def _relatives(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
     for path in shard_paths(shards_dir):
         if path.parent.name == task.key or is_copy(path):
             continue
-        try:
-            head = read_head(path)
-        except StoreError as error:
-            logger.warning("not learned from: %s", error)
-            continue
+        head = _readable(read_head, path)
         if head is None:
             continue
-        other = head[1]
+        _, other = head
         if (other.workload.operator, other.template_version, dict(other.target)) == kin:
             yield path.parent, other.workload
 
 
-def _read(path: Path) -> ShardContent | None:
+def _readable(read: Callable[[Path], _Content | None], path: Path) -> _Content | None:
+    """Returns what is read of a shard; None if it cannot be read, which is logged."""
     try:
-        return read_shard(path)
+        return read(path)
     except StoreError as error:
         logger.warning("not learned from: %s", error)
         return None
@@ -107,8 +96,7 @@ def _n_working(content: ShardContent) -> int:
 
 
 def _distance(one: Workload, other: Workload) -> float:
-    difference = _logarithms(asdict(one)) - _logarithms(asdict(other))
-    return float(np.linalg.norm(difference))
+    return float(np.linalg.norm(_logarithms(asdict(one)) - _logarithms(asdict(other))))
 
 
 def _logarithms(plain: dict[str, Any]) -> NDArray[np.float64]:
@@ -122,17 +110,14 @@ def _examples(task: Task, trials: Sequence[Trial], space: Space) -> Examples | N
     """Returns the trials of another task as examples in a space's features, or None when none of them fits."""
     own = get_target(task.target).space(task.workload)
     try:
-        vectors = np.array([own.vector(trial.config) for trial in trials], dtype=np.int64)
+        vectors = own.vectors_of(trial.config for trial in trials)
     except ConfigError as error:
         logger.warning("not learned from: a trial of %s: %s", task.label, error)
         return None
     gflops = np.array([trial.gflops or 0.0 for trial in trials])
     if not gflops.any():
         return None
-    columns = {name: position for position, name in enumerate(own.feature_names)}
-    found = own.features(vectors)
-    features = np.zeros((len(trials), len(space.feature_names)), dtype=np.float32)
-    for position, name in enumerate(space.feature_names):
-        if name in columns:
-            features[:, position] = found[:, columns[name]]
+    columns = dict(zip(own.feature_names, own.features(vectors).T, strict=True))
+    unknown = np.zeros(len(trials), dtype=np.float32)
+    features = np.stack([columns.get(name, unknown) for name in space.feature_names], axis=1)
     return Examples(features, gflops / gflops.max())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -134,16 +132,6 @@ def test_learns_from_the_prior(formula):
     scores = np.linspace(0, 1, 60)
     surrogate = fitted(History(space, bowl.flop, Examples(space.features(vectors), scores)), MEAN)
     assert np.corrcoef(surrogate.score(vectors), scores)[0, 1] > 0.9
-
-
-def test_a_failed_prediction_is_logged_and_the_search_goes_on_without(formula, caplog):
-    history = formula("bowl").history(50)
-    surrogate = fitted(history, Forest())
-    surrogate.space.features = lambda vectors: "no features"
-    with caplog.at_level(logging.WARNING):
-        assert not surrogate.score(history.vectors).any()
-    assert not surrogate.fitted and "surrogate failed" in caplog.text
-    assert not surrogate.spread(history.vectors).any()
 
 
 def directly(counts, predicted):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ def counted(formula):
         any_order = columns | {"order": np.full(len(columns["order"]), "kernel_first")}
         return 4 / np.nan_to_num(bowl.cost_s(any_order), nan=1.0)
 
-    return bowl.space.with_merit(speed, merit_is_speed=True)
+    return replace(bowl.space, merit=speed, merit_is_speed=True)
 
 
 def history_of(space, bowl, n):
@@ -78,7 +80,7 @@ def test_other_tasks_teach_nothing_to_a_surrogate_that_knows_the_space(formula, 
 @pytest.mark.parametrize("merit", [None, lambda columns: -columns["unroll"]])
 def test_where_the_merit_is_no_speed_they_are_plain_boosted_trees(formula, merit):
     bowl = formula("bowl")
-    history = history_of(bowl.space.with_merit(merit), bowl, 64)
+    history = history_of(replace(bowl.space, merit=merit), bowl, 64)
     surrogate, plain = MeritTrees().start(history.space), BoostedTrees().start(history.space)
     assert not surrogate.fitted
     for each in (surrogate, plain):

@@ -47,16 +47,19 @@ class Annealing:
 
     def start(self, space: Space) -> Explorer:
         """Returns the explorer, ready to tune one task."""
-        return _AnnealingExplorer(self, space)
+        return AnnealingExplorer(self, space)
 
 
-class _AnnealingExplorer:
+class AnnealingExplorer:
+    """The walk of `Annealing`."""
+
     def __init__(self, settings: Annealing, space: Space) -> None:
         self.settings, self.space = settings, space
         self._movable = np.flatnonzero(space.cardinalities > 1)
         self._points: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        """Returns the best configs that the chains visited, or uniform ones before the surrogate's first fit."""
         settings = self.settings
         if not surrogate.fitted:
             return draw(history, settings.n_candidates, rng)

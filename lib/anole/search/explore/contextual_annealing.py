@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from anole.search.explore.annealing import Annealing
+from anole.search.explore.annealing import Annealing, AnnealingExplorer
 from anole.search.roles import Candidates, Explorer, History, Surrogate
 from anole.search.settings import Range
 from anole.space.space import Space
@@ -31,15 +31,14 @@ class ContextualAnnealing(Annealing):
 
     def start(self, space: Space) -> Explorer:
         """Returns the explorer, ready to tune one task."""
-        return _ContextualExplorer(self, super().start(space))
+        return _ContextualExplorer(self, space)
 
 
-class _ContextualExplorer:
-    def __init__(self, settings: ContextualAnnealing, annealing: Explorer) -> None:
-        self.settings, self._annealing = settings, annealing
+class _ContextualExplorer(AnnealingExplorer):
+    settings: ContextualAnnealing
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        candidates = self._annealing.propose(surrogate, history, rng)
+        candidates = super().propose(surrogate, history, rng)
         if not surrogate.fitted:
             return candidates
         probes = history.space.sample(self.settings.n_probes, rng, exclude=history.visited)

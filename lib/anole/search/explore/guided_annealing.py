@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from anole.search.explore.annealing import Annealing
+from anole.search.explore.annealing import Annealing, AnnealingExplorer
 from anole.search.explore.random import draw
 from anole.search.roles import Candidates, Explorer, History, Surrogate
 from anole.search.settings import Range
@@ -35,16 +35,15 @@ class GuidedAnnealing(Annealing):
 
     def start(self, space: Space) -> Explorer:
         """Returns the explorer, ready to tune one task."""
-        return _GuidedExplorer(self, super().start(space))
+        return _GuidedExplorer(self, space)
 
 
-class _GuidedExplorer:
-    def __init__(self, settings: GuidedAnnealing, annealing: Explorer) -> None:
-        self.settings, self._annealing = settings, annealing
+class _GuidedExplorer(AnnealingExplorer):
+    settings: GuidedAnnealing
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         if surrogate.fitted:
-            return self._annealing.propose(surrogate, history, rng)
+            return super().propose(surrogate, history, rng)
         space, n, share = history.space, self.settings.n_candidates, self.settings.led_share
         first = history.default[~np.isin(space.indices(history.default), history.visited)]
         led = space.promising(round(share * n), rng, exclude=np.append(history.visited, space.indices(first)))

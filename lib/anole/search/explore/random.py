@@ -7,13 +7,12 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from anole.search.roles import Candidates, Explorer, History, Surrogate
-from anole.search.settings import Range
-from anole.space.space import Space
+from anole.search.roles import Candidates, History, Surrogate
+from anole.search.settings import Range, Stateless
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Stateless):
     """Draws valid, unmeasured configs uniformly, without a surrogate.
 
     Attributes:
@@ -24,17 +23,9 @@ class Random:
 
     n_candidates: Annotated[int, Range(1)] = 256
 
-    def start(self, space: Space) -> Explorer:
-        """Returns the explorer, ready to tune one task."""
-        return _RandomExplorer(self)
-
-
-class _RandomExplorer:
-    def __init__(self, settings: Random) -> None:
-        self.settings = settings
-
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        return draw(history, self.settings.n_candidates, rng)
+        """Returns uniform candidates."""
+        return draw(history, self.n_candidates, rng)
 
 
 def draw(history: History, n: int, rng: np.random.Generator) -> Candidates:

@@ -11,14 +11,14 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.search.roles import Candidates, History, Sampler
+from anole.search.roles import Candidates, History
 from anole.search.sample.synthesis import fresh, synthesize
-from anole.search.settings import Range
+from anole.search.settings import Range, Stateless
 from anole.space.space import Space, Vectors
 
 
 @dataclass(frozen=True)
-class AdaptiveSampler:
+class AdaptiveSampler(Stateless):
     """Chooses one unmeasured config per cluster of the candidates, the most promising cluster first.
 
     Ahn et al., "Chameleon: Adaptive Code Optimization for Expedited Deep Neural Network Compilation" (ICLR
@@ -53,56 +53,49 @@ class AdaptiveSampler:
     n_best: Annotated[int, Range(1)] | None = None
     max_points: Annotated[int, Range(1)] = 4096
 
-    def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
-        return _AdaptiveSampler(self, space)
-
-
-class _AdaptiveSampler:
-    def __init__(self, settings: AdaptiveSampler, space: Space) -> None:
-        self.settings, self.space = settings, space
-
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        settings = self.settings
-        considered = candidates.vectors[: settings.n_best]
+        """Returns one config for each cluster."""
+        space, considered = history.space, candidates.vectors[: self.n_best]
         if not len(considered):
             return considered
-        size = min(len(considered), settings.max_points)
+        size = min(len(considered), self.max_points)
         rows = np.sort(rng.choice(len(considered), size, replace=False))
         vectors, scores = considered[rows], candidates.scores[rows]
-        points = self.space.normalized(vectors)
-        clusters = find_knee(points, self._ks(min(n, size)), settings.threshold, rng)
-        modes = synthesize(considered, self.space)
+        points = space.normalized(vectors)
+        clusters = find_knee(points, self._ks(min(n, size)), self.threshold, rng)
+        modes = synthesize(considered, space)
         taken = set(history.visited.tolist())
         chosen = []
         for cluster in clusters.most_promising(scores):
             members = vectors[clusters.labels == cluster]
             distances = np.square(points - clusters.centroids[cluster]).sum(axis=1)
             nearest = vectors[np.argsort(distances, kind="stable")]
-            first = self._representative(clusters.centroids[cluster], members, nearest)
-            synthesized = {"mode": modes, "cluster": synthesize(members, self.space), "nearest": ()}[settings.synthesis]
+            first = self._representative(space, clusters.centroids[cluster], members, nearest)
+            synthesized = {"mode": modes, "cluster": synthesize(members, space), "nearest": ()}[self.synthesis]
             # There are no more clusters than candidates, so that the last resort never runs out.
-            chosen.append(next(fresh(chain(first, synthesized, nearest), taken, self.space)))
+            chosen.append(next(fresh(chain(first, synthesized, nearest), taken, space)))
         return np.array(chosen)
 
     def _ks(self, most: int) -> range:
         """Returns the numbers of clusters to try: at least one number, none above `most`."""
-        settings = self.settings
-        first = min(settings.k_min, most)
-        return range(first, max(first, min(settings.k_max - 1, most)) + 1, settings.k_step)
+        first = min(self.k_min, most)
+        return range(first, max(first, min(self.k_max - 1, most)) + 1, self.k_step)
 
-    def _representative(self, centroid: NDArray[np.float32], members: Vectors, nearest: Vectors) -> Vectors:
+    def _representative(
+        self, space: Space, centroid: NDArray[np.float32], members: Vectors, nearest: Vectors
+    ) -> Vectors:
         """Returns the config that represents a cluster, shape (1, n_knobs).
 
         Args:
+            space: the space of the configs.
             centroid: the cluster's centroid, normalized, shape (n_knobs,).
             members: the cluster's candidates, the most promising first, shape (n_members, n_knobs).
             nearest: all candidates, those nearest to the centroid first, shape (n, n_knobs).
         """
-        if self.settings.representative == "best":
+        if self.representative == "best":
             return members[:1]
-        rounded = self.space.denormalized(centroid[None])
-        if self.settings.representative == "nearest" or not self.space.valid(rounded)[0]:
+        rounded = space.denormalized(centroid[None])
+        if self.representative == "nearest" or not space.valid(rounded)[0]:
             return nearest[:1]
         return rounded
 

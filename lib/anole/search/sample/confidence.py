@@ -9,14 +9,14 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.search.roles import Candidates, History, Sampler
+from anole.search.roles import Candidates, History
 from anole.search.sample.synthesis import fresh, synthesize
-from anole.search.settings import Range
-from anole.space.space import Space, Vectors
+from anole.search.settings import Range, Stateless
+from anole.space.space import Vectors
 
 
 @dataclass(frozen=True)
-class Confidence:
+class Confidence(Stateless):
     """Draws a batch by the softmax of the critic's values and replaces configs that are not above the median of all.
 
     "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. Replacements are the most probable configs under the
@@ -35,27 +35,19 @@ class Confidence:
     temperature: Annotated[float, Range(1e-6)] = 1.0
     version: Literal[2] = 2
 
-    def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
-        return _ConfidenceSampler(self, space)
-
-
-class _ConfidenceSampler:
-    def __init__(self, settings: Confidence, space: Space) -> None:
-        self.settings, self.space = settings, space
-
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        """Returns the confident among the drawn candidates, and then what replaces the others."""
         if not len(candidates.vectors):
             return candidates.vectors
+        space = history.space
         values = candidates.scores if candidates.values is None else candidates.values
-        drawn = rng.choice(
-            len(values), size=min(n, len(values)), replace=False, p=softmax(values / self.settings.temperature)
-        )
+        chances = softmax(values / self.temperature)
+        drawn = rng.choice(len(values), size=min(n, len(values)), replace=False, p=chances)
         confident = above_median(values)[drawn]
         selected = candidates.vectors[drawn]
         chosen = selected[confident]
-        taken = set(chain(history.visited.tolist(), self.space.indices(chosen).tolist()))
-        instead = fresh(chain(synthesize(selected, self.space), selected[~confident]), taken, self.space)
+        taken = set(chain(history.visited.tolist(), space.indices(chosen).tolist()))
+        instead = fresh(chain(synthesize(selected, space), selected[~confident]), taken, space)
         # The replaced configs themselves come last, so that the replacements never run out.
         return np.array([*chosen, *islice(instead, len(selected) - len(chosen))])
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from anole.search.roles import Candidates, History, Sampler
+from anole.search.roles import Candidates, History
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
-from anole.space.space import Space, Vectors
+from anole.space.space import Vectors
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,7 @@ class ContextualGreedy(EpsilonGreedy):
 
     name: ClassVar[str] = "contextual"
 
-    def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
-        return _ContextualSampler(self, space)
-
-
-class _ContextualSampler:
-    def __init__(self, settings: ContextualGreedy, space: Space) -> None:
-        self.settings, self.space = settings, space
-
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        epsilon = self.settings.epsilon if candidates.epsilon is None else candidates.epsilon
-        greedy = EpsilonGreedy(epsilon, self.settings.diversity_ratio, self.settings.diversity_weight)
-        return greedy.start(self.space).choose(candidates, history, n, rng)
+        """Returns what `EpsilonGreedy` does with the explorer's share."""
+        epsilon = self.epsilon if candidates.epsilon is None else candidates.epsilon
+        return super(ContextualGreedy, replace(self, epsilon=epsilon)).choose(candidates, history, n, rng)

@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.search.roles import Candidates, History, Sampler
-from anole.search.settings import Range
-from anole.space.space import Space, Vectors
+from anole.search.roles import Candidates, History
+from anole.search.settings import Range, Stateless
+from anole.space.space import Vectors
 
 
 @dataclass(frozen=True)
-class EpsilonGreedy:
+class EpsilonGreedy(Stateless):
     """The best candidates, diverse ones first, and a few random configs.
 
     Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3: of the best
@@ -36,25 +36,17 @@ class EpsilonGreedy:
     diversity_ratio: Annotated[float, Range(1)] | None = 2.0
     diversity_weight: Annotated[float, Range(0)] = 0.02
 
-    def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
-        return _EpsilonGreedySampler(self, space)
-
-
-class _EpsilonGreedySampler:
-    def __init__(self, settings: EpsilonGreedy, space: Space) -> None:
-        self.settings, self.space = settings, space
-
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        n_greedy = n - int(self.settings.epsilon * n)
-        ratio = self.settings.diversity_ratio or 1.0
+        """Returns greedily chosen candidates, and then random configs."""
+        n_greedy = n - int(self.epsilon * n)
+        ratio = self.diversity_ratio or 1.0
         vectors, scores = candidates.vectors[: int(ratio * n)], candidates.scores[: int(ratio * n)]
         # Before the first fit all scores are zero and the candidates uniform; diversity would skew them.
         if ratio > 1 and scores.any():
-            vectors = vectors[pick_diverse(vectors, scores, n_greedy, self.settings.diversity_weight)]
+            vectors = vectors[pick_diverse(vectors, scores, n_greedy, self.diversity_weight)]
         greedy = vectors[:n_greedy]
-        seen = np.concatenate([history.visited, self.space.indices(greedy)])
-        return np.concatenate([greedy, self.space.sample(n - len(greedy), rng, exclude=seen)])
+        seen = np.concatenate([history.visited, history.space.indices(greedy)])
+        return np.concatenate([greedy, history.space.sample(n - len(greedy), rng, exclude=seen)])
 
 
 def pick_diverse(vectors: Vectors, scores: NDArray[np.float64], n: int, weight: float) -> NDArray[np.int64]:

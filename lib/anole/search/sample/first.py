@@ -7,21 +7,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from anole.search.roles import Candidates, History, Sampler
-from anole.space.space import Space, Vectors
+from anole.search.roles import Candidates, History
+from anole.search.settings import Stateless
+from anole.space.space import Vectors
 
 
 @dataclass(frozen=True)
-class First:
+class First(Stateless):
     """Chooses the first candidates in the explorer's order."""
 
     name: ClassVar[str] = "first"
 
-    def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
-        return _FirstSampler()
-
-
-class _FirstSampler:
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        """Returns the first n candidates."""
         return candidates.vectors[:n]

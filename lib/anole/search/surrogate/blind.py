@@ -8,29 +8,23 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.search.roles import History, Surrogate
-from anole.space.space import Space, Vectors
+from anole.search.roles import History
+from anole.search.settings import Stateless
+from anole.space.space import Vectors
 
 
 @dataclass(frozen=True)
-class Blind:
+class Blind(Stateless):
     """Learns nothing, so that every explorer draws uniformly."""
 
     name: ClassVar[str] = "none"
-
-    def start(self, space: Space) -> Surrogate:
-        """Returns the surrogate, ready to tune one task."""
-        return _BlindSurrogate()
-
-
-class _BlindSurrogate:
-    fitted = False
+    fitted: ClassVar[bool] = False
 
     def fit(self, history: History) -> None:
-        pass
+        """Learns nothing."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Returns zeros, shape (n,)."""
         return np.zeros(len(vectors))
 
-    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
-        return np.zeros(len(vectors))
+    spread = score

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -12,13 +11,11 @@ from numpy.typing import NDArray
 
 from anole.search.roles import Examples, History, Surrogate
 from anole.search.settings import Range
-from anole.search.surrogate.margin import MeritMargin
+from anole.search.surrogate.guarded import GuardedSurrogate, Model
 from anole.space.space import Space, Vectors
 
 if TYPE_CHECKING:
     import xgboost
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,69 +53,25 @@ class BoostedTrees:
         return BoostedTreesSurrogate(self, space)
 
 
-class BoostedTreesSurrogate:
-    """The surrogate of `BoostedTrees`.
+class BoostedTreesSurrogate(GuardedSurrogate):
+    """The surrogate of `BoostedTrees`; it has no spread, since trees that are boosted do not tell how sure they are."""
 
-    Args:
-        settings: its settings.
-        space: the space of the task.
-        margin: what boosting begins from; it scores configs before the first fit. By default boosting begins with
-            nothing.
-    """
-
-    def __init__(self, settings: BoostedTrees, space: Space, margin: MeritMargin | None = None) -> None:
+    def __init__(self, settings: BoostedTrees, space: Space) -> None:
         # Imported here, while the worker processes start and the search would only wait.
         import_module("xgboost")
-        self.settings, self.space = settings, space
-        self._booster: xgboost.Booster | None = None
-        self._worst, self._range = 0.0, 1.0
-        self._margin = margin
+        super().__init__(space)
+        self.settings = settings
 
-    @property
-    def fitted(self) -> bool:
-        """Whether it has trees or a margin."""
-        return self._booster is not None or self._margin is not None
+    def _learn(self, history: History) -> Model | None:
+        return self._boost(history.examples())
 
-    def fit(self, history: History) -> None:
-        """Boosts new trees; with a margin, examples of other tasks are left out, since they have none."""
-        self._booster = None
-        try:
-            if self._margin is None:
-                examples, margins = history.examples(), None
-            else:
-                self._margin.fit(history)
-                examples, margins = history.measured(), self._margin(history.vectors)
-            if examples.scores.any():
-                self._booster = self._boost(examples, margins)
-        except Exception:
-            self._give_up()
-
-    def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns the scores, shape (n,); the best known config has about 1."""
-        if not len(vectors):
-            return np.empty(0)
-        if self._booster is not None:
-            try:
-                found = self._booster.inplace_predict(self.space.features(vectors), predict_type="margin")
-                margins = 0.0 if self._margin is None else self._margin(vectors)
-                return np.asarray((found.astype(np.float64) + margins - self._worst) / self._range)
-            except Exception:
-                self._give_up()
-        return np.zeros(len(vectors)) if self._margin is None else self._margin(vectors)
-
-    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns zeros, shape (n,): trees that are boosted do not tell how sure they are."""
-        return np.zeros(len(vectors))
-
-    def _give_up(self) -> None:
-        """Continues without a model: a failing model costs the run its guidance only."""
-        self._booster = None
-        logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
-
-    def _boost(self, examples: Examples, margins: NDArray[np.float64] | None) -> xgboost.Booster:
+    def _boost(self, examples: Examples, margins: NDArray[np.float64] | None = None) -> Model | None:
+        """Returns new trees, which are boosted from the margins of the examples, shape (n,), or else from nothing."""
         import xgboost
 
         settings, scores = self.settings, examples.scores
+        if not scores.any():
+            return None
         data = xgboost.DMatrix(examples.features, label=scores, base_margin=margins, nthread=1)
         params: dict[str, Any] = {
             "objective": "reg:squarederror",
@@ -157,10 +110,16 @@ class BoostedTreesSurrogate:
             callbacks=[stop],
             verbose_eval=False,
         )
+        worst, width = 0.0, 1.0
         if settings.objective == "ranking":
-            margins = booster.predict(data, output_margin=True)
-            self._worst, self._range = float(margins.min()), float(np.ptp(margins)) or 1.0
-        return booster
+            found = booster.predict(data, output_margin=True)
+            worst, width = float(found.min()), float(np.ptp(found)) or 1.0
+
+        def predict(vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            grown = booster.inplace_predict(self.space.features(vectors), predict_type="margin").astype(np.float64)
+            return (grown + self._unlearned(vectors) - worst) / width, np.zeros(len(vectors))
+
+        return predict
 
 
 def average_recall(predicted: NDArray[Any], scores: NDArray[Any], n_top: int) -> float:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.roles import Examples, History, Surrogate
 from anole.search.settings import Range
+from anole.search.surrogate.guarded import GuardedSurrogate, Model
 from anole.space.space import Space, Vectors
 
-if TYPE_CHECKING:
-    from sklearn.tree._tree import Tree
-
-
-logger = logging.getLogger(__name__)
+_Predict = Callable[[NDArray[np.float32]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""From the features of n configs to the mean over the trees and its deviation, shape (n,) each."""
 
 _BEST = 1.0
 """Perf(p*), the speed of the best config measured, relative to which all speeds are."""
@@ -57,62 +55,33 @@ class Forest:
         return _ForestSurrogate(self, space)
 
 
-class _ForestSurrogate:
+class _ForestSurrogate(GuardedSurrogate):
     def __init__(self, settings: Forest, space: Space) -> None:
         # Imported here, while the worker processes start and the search would only wait.
         import_module("sklearn.ensemble")
-        self.settings, self.space = settings, space
-        self._trees: list[Tree] = []
-        self._jackknife: Jackknife | None = None
-        self._scale = _LEAST
+        super().__init__(space)
+        self.settings = settings
 
-    @property
-    def fitted(self) -> bool:
-        return bool(self._trees)
+    def _learn(self, history: History) -> Model | None:
+        examples = history.examples()
+        if not examples.scores.any():
+            return None
+        predict = self._grow(examples)
+        # The largest expected improvement among the examples and as many configs drawn at random is the unit of scores.
+        drawn = self.space.features(self.space.sample(len(examples), np.random.default_rng(0)))
+        known = predict(np.concatenate([examples.features, drawn]))
+        largest = max(_LEAST, float(expected_improvement(*known, _BEST).max()))
 
-    def fit(self, history: History) -> None:
-        self._trees = []
-        try:
-            examples = history.examples()
-            if examples.scores.any():
-                self._trees, counts = self._grow(examples)
-                self._jackknife = Jackknife(counts) if self.settings.spread == "jackknife" else None
-                self._scale = self._largest(examples)
-        except Exception:
-            self._give_up()
+        def score(vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            mean, std = predict(self.space.features(vectors))
+            if self.settings.acquisition == "mean":
+                return mean, std
+            return expected_improvement(mean, std, _BEST) / largest, std
 
-    def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        mean, std = self._predict(vectors)
-        if self.settings.acquisition == "mean":
-            return mean
-        return expected_improvement(mean, std, _BEST) / self._scale
+        return score
 
-    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
-        return self._predict(vectors)[1]
-
-    def _predict(self, vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns the mean over the trees and its deviation, shape (n,) each; zeros without trees."""
-        if self._trees and len(vectors):
-            try:
-                return self._mean_and_std(self.space.features(vectors))
-            except Exception:
-                self._give_up()
-        return np.zeros(len(vectors)), np.zeros(len(vectors))
-
-    def _give_up(self) -> None:
-        """Continues without a model: a failing model costs the run its guidance only."""
-        self._trees = []
-        logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)
-
-    def _mean_and_std(self, features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        # Calling the trees directly is much faster than the forest, which checks its input again for each tree.
-        predicted = np.stack([tree.predict(features)[:, 0] for tree in self._trees], axis=1)
-        if self._jackknife is None:
-            return predicted.mean(axis=1), predicted.std(axis=1)
-        return predicted.mean(axis=1), np.sqrt(self._jackknife.variance(predicted))
-
-    def _grow(self, examples: Examples) -> tuple[list[Tree], NDArray[np.int64]]:
-        """Returns the trees, and how often each drew each example, shape (n_trees, n_examples)."""
+    def _grow(self, examples: Examples) -> _Predict:
+        """Returns the prediction of new trees."""
         from sklearn.ensemble import RandomForestRegressor
 
         forest = RandomForestRegressor(
@@ -122,14 +91,17 @@ class _ForestSurrogate:
             n_jobs=1,
         )
         forest.fit(examples.features, examples.scores)
-        counts = [np.bincount(drawn, minlength=len(examples)) for drawn in forest.estimators_samples_]
-        return [tree.tree_ for tree in forest.estimators_], np.array(counts)
+        trees = [tree.tree_ for tree in forest.estimators_]
+        counts = np.array([np.bincount(drawn, minlength=len(examples)) for drawn in forest.estimators_samples_])
+        jackknife = Jackknife(counts) if self.settings.spread == "jackknife" else None
 
-    def _largest(self, examples: Examples) -> float:
-        """Returns the largest expected improvement among the examples and as many configs drawn at random."""
-        drawn = self.space.features(self.space.sample(len(examples.scores), np.random.default_rng(0)))
-        mean, std = self._mean_and_std(np.concatenate([examples.features, drawn]))
-        return max(_LEAST, float(expected_improvement(mean, std, _BEST).max()))
+        def predict(features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            # Calling the trees directly is much faster than the forest, which checks its input again for each tree.
+            predicted = np.stack([tree.predict(features)[:, 0] for tree in trees], axis=1)
+            std = predicted.std(axis=1) if jackknife is None else np.sqrt(jackknife.variance(predicted))
+            return predicted.mean(axis=1), std
+
+        return predict
 
 
 def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], best: float) -> NDArray[np.float64]:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from anole.search.roles import Surrogate
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.roles import History, Surrogate
 from anole.search.surrogate.boosted_trees import BoostedTrees, BoostedTreesSurrogate
-from anole.search.surrogate.margin import MeritMargin
-from anole.space.space import Space
+from anole.search.surrogate.guarded import Model
+from anole.space.space import Space, Vectors
+
+_DRAWN = 1024
+"""Number of configs among which the best stands for the best of the space before the first trial."""
 
 
 @dataclass(frozen=True)
@@ -23,4 +29,34 @@ class MeritTrees(BoostedTrees):
 
     def start(self, space: Space) -> Surrogate:
         """Returns the surrogate, ready to tune one task."""
-        return BoostedTreesSurrogate(self, space, MeritMargin(space) if space.merit_is_speed else None)
+        return _MeritTreesSurrogate(self, space) if space.merit_is_speed else super().start(space)
+
+
+class _MeritTreesSurrogate(BoostedTreesSurrogate):
+    """Trees that are boosted from the speed that the merit expects, relative to the best known."""
+
+    fitted = True
+
+    def __init__(self, settings: MeritTrees, space: Space) -> None:
+        super().__init__(settings, space)
+        drawn = space.sample(_DRAWN, np.random.default_rng(0))
+        self._unit = float(self._expected(drawn).max(initial=0.0)) or 1.0
+
+    def _learn(self, history: History) -> Model | None:
+        """Makes the merit's unit that of the measured speeds, and boosts new trees from it.
+
+        What a merit leaves out is a factor, and differs between configs. The median of these factors counts. Examples
+        of other tasks are left out, since they have no merit.
+        """
+        expected = self._expected(history.vectors)
+        known = (history.gflops > 0) & (expected > 0)
+        if known.any():
+            self._unit = float(history.best_gflops * np.median(expected[known] / history.gflops[known]))
+        return self._boost(history.measured(), self._unlearned(history.vectors))
+
+    def _unlearned(self, vectors: Vectors) -> NDArray[np.float64]:
+        return np.asarray(self._expected(vectors) / self._unit)
+
+    def _expected(self, vectors: Vectors) -> NDArray[np.float64]:
+        assert self.space.merit is not None
+        return np.asarray(self.space.merit(self.space.columns(vectors)), dtype=np.float64)

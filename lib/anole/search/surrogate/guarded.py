@@ -1,0 +1,67 @@
+"""What learning surrogates share: a model that fails costs the search its guidance until the next fit, and no more."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.roles import History
+from anole.space.space import Space, Vectors
+
+Model = Callable[[Vectors], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""Returns the scores of n index vectors, at least one, and the deviations of the predictions, shape (n,) each."""
+
+logger = logging.getLogger(__name__)
+
+
+class GuardedSurrogate(ABC):
+    """A surrogate that is refitted in every iteration, and knows nothing where that or a prediction fails."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._model: Model | None = None
+
+    @abstractmethod
+    def _learn(self, history: History) -> Model | None:
+        """Returns a model that is fitted to a history; None without a success to learn from."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there is a model."""
+        return self._model is not None
+
+    def fit(self, history: History) -> None:
+        """Replaces the model."""
+        self._model = None
+        try:
+            self._model = self._learn(history)
+        except Exception:
+            self._give_up()
+
+    def score(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Returns the scores, shape (n,), of index vectors of shape (n, n_knobs)."""
+        return self._predict(vectors)[0]
+
+    def spread(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Returns the deviations of the predictions, shape (n,)."""
+        return self._predict(vectors)[1]
+
+    def _predict(self, vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        if self._model is not None and len(vectors):
+            try:
+                return self._model(vectors)
+            except Exception:
+                self._give_up()
+        return self._unlearned(vectors), np.zeros(len(vectors))
+
+    def _unlearned(self, vectors: Vectors) -> NDArray[np.float64]:
+        """Returns the scores without a model, shape (n,)."""
+        return np.zeros(len(vectors))
+
+    def _give_up(self) -> None:
+        self._model = None
+        logger.warning("the surrogate failed; configs are random until it can be fitted again", exc_info=True)

@@ -1,0 +1,144 @@
+"""How the configs of a space are encoded: as index vectors, as single indices, and as columns of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import ConfigError
+from anole.record import Config
+from anole.space.knob import ALGORITHM, Knob
+
+Vectors = NDArray[np.int64]
+"""Index vectors, shape (n, n_knobs): the index of each knob's value."""
+
+Columns = Mapping[str, NDArray[Any]]
+"""The values of n configs by knob: shape (n, n_parts) for a split, (n,) for an option."""
+
+
+@dataclass(eq=False, repr=False)
+class Encoding:
+    """The knobs of a task, and the conversions between their configs, index vectors, indices and columns.
+
+    Where a knob `ALGORITHM` chooses between programs, indices enumerate the configs of one algorithm after those of
+    another. A knob that has no effect for an algorithm may have any value in an index vector: it counts as its first
+    value, and is left out of the config.
+
+    Attributes:
+        knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
+    """
+
+    knobs: Sequence[Knob]
+
+    def __post_init__(self) -> None:
+        self.knobs = tuple(self.knobs)
+        self.cardinalities = np.array([len(knob) for knob in self.knobs], dtype=np.int64)
+        self._algorithm_at = next((at for at, knob in enumerate(self.knobs) if knob.name == ALGORITHM), None)
+        self._balanced_at = [at for at, knob in enumerate(self.knobs) if knob.balanced]
+        # Rows are algorithms (one row if there is no knob for them); columns are knobs.
+        self._matters = np.array([[knob.matters_for(name) for knob in self.knobs] for name in self.algorithms])
+        counted = np.where(self._matters, self.cardinalities, 1)
+        if self._algorithm_at is not None:
+            counted[:, self._algorithm_at] = 1
+        self._counted, self._strides = counted, np.cumprod(np.insert(counted[:, :-1], 0, 1, axis=1), axis=1)
+        sizes = [prod(map(int, row)) for row in counted]
+        self._begins = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
+        self.size = sum(sizes)
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """The programs that configs choose between; one empty name if there is no choice."""
+        return ("",) if self._algorithm_at is None else self.knobs[self._algorithm_at].values
+
+    @property
+    def agents(self) -> dict[str, list[int]]:
+        """The positions of the knobs that each agent moves."""
+        agents: dict[str, list[int]] = {}
+        for position, knob in enumerate(self.knobs):
+            agents.setdefault(knob.agent, []).append(position)
+        return agents
+
+    def names_of(self, agent: str) -> list[str]:
+        """Returns the names of an agent's knobs that have more than one value."""
+        return [knob.name for knob in self.knobs if knob.agent == agent and len(knob) > 1]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names of the balanced knobs; configs with other values of these are of another kind."""
+        return [self.knobs[at].name for at in self._balanced_at]
+
+    def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
+        """Returns the index vectors of n indices, shape (n, n_knobs)."""
+        whole = np.asarray(indices, dtype=np.int64)
+        rows = np.searchsorted(self._begins, whole, side="right") - 1
+        vectors = ((whole - self._begins[rows])[:, None] // self._strides[rows]) % self._counted[rows]
+        if self._algorithm_at is not None:
+            vectors[:, self._algorithm_at] = rows
+        return vectors
+
+    def indices(self, vectors: Vectors) -> NDArray[np.int64]:
+        """Returns the indices of index vectors of shape (n, n_knobs), shape (n,)."""
+        if self._algorithm_at is None:
+            return np.asarray(vectors @ self._strides[0], dtype=np.int64)
+        rows, plain = vectors[..., self._algorithm_at], self.canonical(vectors).copy()
+        plain[..., self._algorithm_at] = 0
+        return np.asarray(self._begins[rows] + (plain * self._strides[rows]).sum(axis=-1), dtype=np.int64)
+
+    def canonical(self, vectors: Vectors) -> Vectors:
+        """Returns the index vectors with knobs that have no effect set to their first value, shape (n, n_knobs)."""
+        if self._algorithm_at is None:
+            return vectors
+        return np.asarray(vectors * self._matters[vectors[..., self._algorithm_at]])
+
+    def config(self, vector: Vectors) -> dict[str, Any]:
+        """Returns the config of one index vector of shape (n_knobs,), in plain JSON values."""
+        matters = self._matters[0 if self._algorithm_at is None else vector[self._algorithm_at]]
+        values = (knob.values[index] for knob, index in zip(self.knobs, vector, strict=True))
+        return {
+            knob.name: list(value) if isinstance(value, tuple) else value
+            for knob, value, kept in zip(self.knobs, values, matters, strict=True)
+            if kept
+        }
+
+    def vector(self, config: Config) -> Vectors:
+        """Returns the index vector of a config, shape (n_knobs,).
+
+        Raises:
+            ConfigError: a knob is missing, unknown, or has no such value.
+        """
+        names = {knob.name for knob in self.knobs if knob.matters_for(config.get(ALGORITHM))}
+        if set(config) != names:
+            raise ConfigError(f"config has knobs {sorted(config)}; the space has {sorted(names)}")
+        indices = [knob.index(config[knob.name]) if knob.name in names else 0 for knob in self.knobs]
+        return np.array(indices, dtype=np.int64)
+
+    def vectors_of(self, configs: Iterable[Config]) -> Vectors:
+        """Returns the index vectors of n configs, shape (n, n_knobs); see `vector`."""
+        vectors = [self.vector(config) for config in configs]
+        return np.array(vectors, dtype=np.int64).reshape(-1, len(self.knobs))
+
+    def columns(self, vectors: Vectors) -> dict[str, NDArray[Any]]:
+        """Returns the values of n configs, by knob."""
+        plain = self.canonical(vectors)
+        return {knob.name: knob.table[plain[:, position]] for position, knob in enumerate(self.knobs)}
+
+    def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
+        """Returns the index vectors scaled to [0, 1], shape (n, n_knobs)."""
+        return (vectors / np.maximum(self.cardinalities - 1, 1)).astype(np.float32)
+
+    def denormalized(self, points: NDArray[np.float32]) -> Vectors:
+        """Returns the index vectors nearest to points in [0, 1], valid or not; both have shape (n, n_knobs)."""
+        return np.asarray(np.rint(points * (self.cardinalities - 1)), dtype=np.int64)
+
+
+def rows_of(columns: Columns, rows: NDArray[Any]) -> Columns:
+    """Returns the columns of those configs that a mask or an array of positions selects."""
+    return {name: values[rows] for name, values in columns.items()}
