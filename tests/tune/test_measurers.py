@@ -19,6 +19,8 @@ class Measurer:
 
     def __exit__(self, *_):
         self.events.append(f"-{self.name}")
+        if self.name == "stuck":
+            raise OSError("gone")
 
 
 @pytest.fixture
@@ -35,7 +37,14 @@ def test_a_measurer_is_started_once_and_ended_with_the_others(events):
         first = use(measurers, "a", events)
         assert use(measurers, "a", events) is first and events == ["+a"]
         use(measurers, "b", events)
-    assert events == ["+a", "+b", "-a", "-b"]
+    assert events == ["+a", "+b", "-b", "-a"]
+
+
+def test_all_are_closed_even_where_one_cannot_be(events):
+    with pytest.raises(OSError, match="gone"), Measurers() as measurers:
+        for name in ("a", "stuck", "b"):
+            use(measurers, name, events)
+    assert events[3:] == ["-b", "-stuck", "-a"]
 
 
 def test_of_many_only_those_that_were_at_work_last_stay(events):

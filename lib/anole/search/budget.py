@@ -30,10 +30,8 @@ def spend(claimants: Sequence[Claimant], n_trials: int, step: int) -> None:
 
     This is the rule of Zheng et al., "Ansor" (OSDI 2020), section 6, with the saving per step as the gradient.
 
-    Args:
-        claimants: the tasks; interrupted ones replay their recorded trials, which count towards the budget.
-        n_trials: the budget of all tasks together.
-        step: trials granted at a time; fewer where the budget is too small for one full step per task.
+    Recorded trials that an interrupted task replays count towards the budget of all. A step is that many trials, or
+    fewer where the budget is too small for one full step per task.
     """
     step = max(1, min(step, n_trials // max(1, len(claimants))))
     while (left := n_trials - sum(claimant.n_trials for claimant in claimants)) > 0:

@@ -1,27 +1,36 @@
-"""Defines the presets (the parts of each named tuner) and applies the overrides of models.yaml to them."""
+"""The presets, which are the parts of each named tuner, and what models.yaml changes of them.
+
+A package adds its own parts through entry points in the groups ``anole.explorers``, ``anole.samplers``,
+``anole.surrogates`` and ``anole.evaluators``, each under the part's name. They are looked up only for names that are
+not built in, so that an installed package cannot change the meaning of a built-in name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from anole.errors import SpecError
+from anole.errors import SpecError, cause
 from anole.search import DEFAULT_PRESET
+from anole.search.evaluators import EVALUATORS
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed
+from anole.search.explore import EXPLORERS
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.contextual_annealing import ContextualAnnealing
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.explore.ppo import MAPPO, PPO
 from anole.search.explore.random import Random
-from anole.search.parts import BUILT_IN, find_part
+from anole.search.sample import SAMPLERS
 from anole.search.sample.adaptive_sampler import AdaptiveSampler
 from anole.search.sample.confidence import Confidence
 from anole.search.sample.contextual_greedy import ContextualGreedy
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.sample.first import First
 from anole.search.settings import TunerSettings, read_fields, unknown
+from anole.search.surrogate import SURROGATES
 from anole.search.surrogate.blind import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
@@ -63,6 +72,14 @@ PRESETS = {
 }
 """Every preset by its name."""
 
+BUILT_IN: dict[str, Mapping[str, type[Any]]] = {
+    "explorer": EXPLORERS,
+    "sampler": SAMPLERS,
+    "surrogate": SURROGATES,
+    "evaluator": EVALUATORS,
+}
+"""For every role, the settings classes of its built-in parts by name."""
+
 _OWN = ("batch", "n_confirm", "min_gain", "warm_start", "max_iterations")
 
 
@@ -97,6 +114,30 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
     """Returns the settings of one part, starting from those of the preset."""
     own, name_path = (dict(plain), f"{path}.name") if isinstance(plain, Mapping) else ({"name": plain}, path)
-    part = find_part(role, own.pop("name", preset.name), name_path)
+    part = _find_part(role, own.pop("name", preset.name), name_path)
     start = preset if part.name == preset.name else part()
     return replace(start, **read_fields(part, own, path))
+
+
+def _find_part(role: str, name: object, path: str) -> type[Any]:
+    """Returns the settings class of a part, whose name is at a YAML path of models.yaml."""
+    if isinstance(name, str) and name in BUILT_IN[role]:
+        return BUILT_IN[role][name]
+    outside = entry_points(group=f"anole.{role}s")
+    if not isinstance(name, str) or name not in outside.names:
+        raise SpecError(path, unknown(role, name, [*BUILT_IN[role], *sorted(outside.names)]))
+    return _load(role, outside[name], path)
+
+
+def _load(role: str, found: EntryPoint, path: str) -> type[Any]:
+    """Loads the settings class of an entry point and checks that it is a part with the entry point's name."""
+    where = f"{role} {found.name!r}, which is {found.value}"
+    try:
+        part = found.load()
+    except Exception as error:
+        raise SpecError(path, f"{where}, cannot be imported: {cause(error)}") from error
+    if not isinstance(part, type) or not is_dataclass(part):
+        raise SpecError(path, f"{where}, is not a dataclass of settings")
+    if (name := getattr(part, "name", None)) != found.name:
+        raise SpecError(path, f"{where}, calls itself {name!r}; its `name` must be that of the entry point")
+    return part

@@ -15,14 +15,9 @@ _N_FASTEST = 8
 
 
 def rank_correlation(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> float | None:
-    """Returns Spearman's rank correlation of two figures of the same configs; equal figures share their mean rank.
+    """Returns Spearman's rank correlation of two figures of n configs; equal figures share their mean rank.
 
-    Args:
-        predicted: scores, shape (n,).
-        measured: speeds, shape (n,); 0 for a failure.
-
-    Returns:
-        A number from -1 to 1; None for fewer than four configs, and where all scores or all speeds are equal.
+    It is None for fewer than four configs, and where all scores or all speeds are equal.
     """
     if len(predicted) < _LEAST:
         return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from anole.record import Confirmation, Trial
 
@@ -29,19 +30,14 @@ class Watch:
     def then(self, other: Watch) -> Watch:
         """Returns a watch that calls this one first, and then the other."""
 
-        def iteration(number: int, log: Mapping[str, float]) -> None:
-            self.iteration(number, log)
-            other.iteration(number, log)
+        def both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+            def call(*event: Any) -> None:
+                first(*event)
+                second(*event)
 
-        def trial(trial: Trial) -> None:
-            self.trial(trial)
-            other.trial(trial)
+            return call
 
-        def confirmation(confirmation: Confirmation) -> None:
-            self.confirmation(confirmation)
-            other.confirmation(confirmation)
-
-        return Watch(iteration, trial, confirmation)
+        return Watch(*(both(getattr(self, kind.name), getattr(other, kind.name)) for kind in fields(Watch)))
 
 
 NOBODY = Watch()

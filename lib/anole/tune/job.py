@@ -6,8 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from anole.search.loop import TUNER_VERSION, tune
 from anole.search.state import Search, Subject
 from anole.search.ties import prefer_merit
 from anole.search.watch import NOBODY, Watch
-from anole.space import Space
 from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
 from anole.targets.base import Place
@@ -58,7 +56,7 @@ class TaskTuning:
         weight: how often the model runs the task.
         limit: number of trials of the shard that count at most; all of them when None.
         site: where candidates run; None where they are simulated.
-        watch: callbacks for events, which are called after the event is recorded.
+        watch: is told of events after they are recorded.
     """
 
     def __init__(
@@ -74,7 +72,7 @@ class TaskTuning:
     ) -> None:
         self.task, self.weight = task, weight
         self._options, self._settings, self._limit = options, options.settings, limit
-        self._target, self._site = get_target(task.target), site
+        self._target, self._site, self._remote = get_target(task.target), site, site.remote if site else None
         self._measurers, self._told = measurers, watch
         self._stack = ExitStack()
         self._search: Search | None = None
@@ -87,7 +85,7 @@ class TaskTuning:
             TUNER_VERSION,
             self._settings.to_json(),
             threads=1 if self._target.place is Place.SIMULATOR else self._target.threads,
-            host={**host_facts(), **self._elsewhere()},
+            host={**host_facts(), **({"measured_at": self._remote.to_json()} if self._remote else {})},
             versions=software_versions(),
         )
         if not shard_path(self._options.shards_dir, run).exists():
@@ -101,9 +99,7 @@ class TaskTuning:
             prepare(self._target.preload)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
@@ -177,11 +173,7 @@ class TaskTuning:
         logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))
 
     def receipt(self, n_trials: int) -> TuningReceipt:
-        """Confirms the fastest trials, unless the shard has more trials than count, and returns the receipt.
-
-        Args:
-            n_trials: the budget.
-        """
+        """Confirms the fastest trials, unless the shard has more than the budget allows, and returns the receipt."""
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
         able = self._target.place is not Place.SIMULATOR and self._absence is None
@@ -230,24 +222,19 @@ class TaskTuning:
     @property
     def _absence(self) -> str | None:
         """Why candidates cannot be measured; None where they can, on this machine or another one."""
-        is_remote = self._site is not None and self._site.remote is not None
-        return None if is_remote else self._target.absence()
+        return None if self._remote is not None else self._target.absence()
 
     def _refuse_absence(self) -> None:
         """Raises TargetError unless candidates can be measured."""
         if (absence := self._absence) is not None:
             raise TargetError(f"{self.task.label}: is not measured here: {absence}")
 
-    def _elsewhere(self) -> dict[str, Any]:
-        """Returns the facts of the remote machine for the run's record; nothing on this machine."""
-        remote = self._site.remote if self._site is not None else None
-        return {} if remote is None else {"measured_at": remote.to_json()}
-
     def _subject(self) -> Subject:
         workload = self.task.workload
         space = self._target.space(workload)
         if self._shard.space is None:
-            self._shard.append_space(_facts_of(space))
+            drawn = space.vectors(space.draw(_SAMPLED, np.random.default_rng(0)))
+            self._shard.append_space(SpaceFacts(space.size, _SAMPLED, space.rejections(drawn)))
         is_new = self._shard.sources is None and not self._shard.trials
         if is_new and self._settings.learns_from_others(space):
             self._shard.append_sources(find_sources(self._options.shards_dir, self.task))
@@ -271,12 +258,6 @@ class TaskTuning:
             return measurer_of(self.task, self._options.measuring, self._site, best)
 
         return self._measurers.of(self.task.key, start)
-
-
-def _facts_of(space: Space) -> SpaceFacts:
-    """Returns the facts of a space, estimated from a fixed sample."""
-    drawn = space.vectors(space.draw(_SAMPLED, np.random.default_rng(0)))
-    return SpaceFacts(space.size, _SAMPLED, space.rejections(drawn))
 
 
 def _measured(ranking: Iterable[Trial | Confirmation]) -> tuple[MeasuredConfig, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Self
 
 from anole.measure.cautious import AnyMeasurer
@@ -13,7 +14,7 @@ _MOST_OPEN = 8
 class Measurers:
     """Keeps the most recently used measurers open, and closes the others until they are needed again.
 
-    A context manager; leaving it closes all of them.
+    A context manager; leaving it closes all of them, even where one cannot be closed.
     """
 
     def __init__(self) -> None:
@@ -23,19 +24,17 @@ class Measurers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._keep(0)
+        with ExitStack() as stack:
+            for opened in self._open.values():
+                stack.push(opened)
 
     def of(self, task_key: str, start: Callable[[], AnyMeasurer]) -> AnyMeasurer:
         """Returns the open measurer of a task; if it has none, enters one that `start` makes."""
         opened = self._open.pop(task_key, None)
         if opened is None:
-            self._keep(_MOST_OPEN - 1)
+            if len(self._open) == _MOST_OPEN:
+                self._open.pop(next(iter(self._open))).__exit__()
             opened = start()
             opened.__enter__()
         self._open[task_key] = opened
         return opened
-
-    def _keep(self, n: int) -> None:
-        """Closes all measurers except the n most recently used ones."""
-        while len(self._open) > n:
-            self._open.pop(next(iter(self._open))).__exit__()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.search.explore.ppo import steps as steps_module
-from anole.search.explore.ppo.steps import Steps
+from anole.search.explore.ppo import action_mask
+from anole.search.explore.ppo.action_mask import ActionMask
 from anole.space import Constraint, Space, option_knob, union
 
 from ....examples import examples
@@ -27,7 +27,7 @@ def test_a_step_is_allowed_if_and_only_if_later_steps_complete_it(cardinalities,
     holds = rng.random(cardinalities) < valid_share
     rule = Constraint("drawn", lambda columns: holds[tuple(columns[f"k{knob}"] for knob in range(n_knobs))])
     space = space_of(cardinalities, [rule])
-    steps, knob = Steps(space), int(rng.integers(n_knobs))
+    mask, knob = ActionMask(space), int(rng.integers(n_knobs))
     vector = rng.integers(cardinalities)
 
     def is_completable(step):
@@ -36,36 +36,36 @@ def test_a_step_is_allowed_if_and_only_if_later_steps_complete_it(cardinalities,
         inside = ends[((ends >= 0) & (ends < space.cardinalities)).all(axis=1)]
         return bool(space.valid(inside).any())
 
-    assert steps.allowed(vector[None], knob)[:, 0].tolist() == [is_completable(step) for step in (-1, 0, 1)]
+    assert mask.allowed(vector[None], knob)[:, 0].tolist() == [is_completable(step) for step in (-1, 0, 1)]
 
 
 def test_without_constraints_only_the_ends_count():
-    steps = Steps(space_of([2**12, 2**12, 1]))
+    mask = ActionMask(space_of([2**12, 2**12, 1]))
     vectors = np.array([[0, 2**12 - 1, 0], [5, 6, 0]])
     expected = [[[False, True, True], [True, True, True]], [[True, True, False], [True, True, True]]]
-    assert [steps.allowed(vectors, knob).T.tolist() for knob in (0, 1)] == expected
-    assert steps.allowed(vectors, 2).T.tolist() == [[False, True, False]] * 2
+    assert [mask.allowed(vectors, knob).T.tolist() for knob in (0, 1)] == expected
+    assert mask.allowed(vectors, 2).T.tolist() == [[False, True, False]] * 2
 
 
 @pytest.mark.parametrize("n_enumerable", [0, 8, 9])
 def test_a_space_that_is_too_large_allows_a_step_to_a_config_that_is_valid_while_the_others_stay(n_enumerable):
     """From (0, 1) the first knob may go up only if the second one, which comes later, then follows."""
-    steps = Steps(space_of([3, 3], [Constraint("off the path", lambda c: c["k0"] + c["k1"] != 2)]), n_enumerable)
-    allowed = steps.allowed(np.array([[0, 1]]), 0)[:, 0].tolist()
+    mask = ActionMask(space_of([3, 3], [Constraint("off the path", lambda c: c["k0"] + c["k1"] != 2)]), n_enumerable)
+    allowed = mask.allowed(np.array([[0, 1]]), 0)[:, 0].tolist()
     assert allowed == [False, True, n_enumerable == 9]
 
 
 @pytest.mark.parametrize("at_once", [1, 5, 1 << 14])
 def test_algorithms_have_constraints_of_their_own(at_once, monkeypatch):
     """A knob without an effect may have any value."""
-    monkeypatch.setattr(steps_module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(action_mask, "_AT_ONCE", at_once)
     never = Constraint("never more than 0", lambda c: c["a"] == 0)
     space = union({"one": space_of([3]), "two": Space([option_knob("a", [0, 1, 2])], [never])})
     names = [knob.name for knob in space.knobs]
-    steps = Steps(space)
+    mask = ActionMask(space)
     place = {name: names.index(name) for name in ("algorithm", "a")}
     vector = np.zeros((1, len(names)), dtype=np.int64)
     vector[0, place["algorithm"]] = 1
-    assert steps.allowed(vector, place["a"])[2, 0] == (place["a"] < place["algorithm"])
+    assert mask.allowed(vector, place["a"])[2, 0] == (place["a"] < place["algorithm"])
     vector[0, place["algorithm"]] = 0
-    assert steps.allowed(vector, place["a"])[2, 0]
+    assert mask.allowed(vector, place["a"])[2, 0]

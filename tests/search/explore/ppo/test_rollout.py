@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anole.search.explore.ppo.action_mask import ActionMask
 from anole.search.explore.ppo.rollout import advantages, move, roll_out
-from anole.search.explore.ppo.steps import Steps
 from anole.space import Constraint, Space, option_knob
 
 from ....examples import examples
@@ -44,8 +44,8 @@ def test_no_episode_leaves_the_valid_configs(is_known, cardinalities, total, con
     )
     rng = np.random.default_rng(seed)
     begin = space.sample(6, rng)
-    steps, live = Steps(space, n_enumerable=1 << 20 if is_known else 0), np.ones(len(begin), dtype=bool)
-    rollout = roll_out(steps, constant(*logits), begin, live, 9, converged_share, rng)
+    mask, live = ActionMask(space, n_enumerable=1 << 20 if is_known else 0), np.ones(len(begin), dtype=bool)
+    rollout = roll_out(mask, constant(*logits), begin, live, 9, converged_share, rng)
     n_steps = len(rollout.live)
     assert rollout.vectors.shape == (n_steps + 1, len(begin), len(cardinalities)) and n_steps <= 9
     assert space.valid(rollout.vectors.reshape(-1, len(cardinalities))).all()
@@ -60,14 +60,14 @@ def test_moves_follow_the_policy():
     space = line(9)
     vectors = np.full((30_000, 1), 4)
     logits = np.log(np.array([0.2, 0.5, 0.3], dtype=np.float32))[:, None, None] + np.zeros((3, 30_000, 1), np.float32)
-    drawn = move(Steps(space), vectors, logits, np.random.default_rng(0))
-    assert np.bincount(drawn.vectors[:, 0], minlength=9)[3:6] / 30_000 == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
+    drawn, _ = move(ActionMask(space), vectors, logits, np.random.default_rng(0))
+    assert np.bincount(drawn[:, 0], minlength=9)[3:6] / 30_000 == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
 
 
 def test_at_an_end_the_other_actions_share_what_the_mask_took():
     space = line(9)
     begin, logits = np.zeros((30_000, 1), dtype=np.int64), np.zeros((3, 30_000, 1))
-    moved = move(Steps(space), begin, logits, np.random.default_rng(0)).vectors
+    moved, _ = move(ActionMask(space), begin, logits, np.random.default_rng(0))
     assert np.bincount(moved[:, 0]) / 30_000 == pytest.approx([0.5, 0.5], abs=0.01)
 
 
@@ -76,8 +76,8 @@ ALONE = [Constraint("only one works", lambda c: (c["k0"] == 1) & (c["k1"] == 1))
 
 @pytest.mark.parametrize("n_enumerable", [0, 1 << 20])
 def test_who_has_no_choice_stays(n_enumerable):
-    begin, steps = np.array([[1, 1]]), Steps(line(3, 2, ALONE), n_enumerable)
-    rollout = roll_out(steps, UP, begin, np.array([True]), 5, None, np.random.default_rng(0))
+    begin, mask = np.array([[1, 1]]), ActionMask(line(3, 2, ALONE), n_enumerable)
+    rollout = roll_out(mask, UP, begin, np.array([True]), 5, None, np.random.default_rng(0))
     assert (rollout.vectors == 1).all()
     assert rollout.allowed.sum(axis=1).tolist() == [[[1, 1]]] * 5
 
@@ -85,12 +85,13 @@ def test_who_has_no_choice_stays(n_enumerable):
 def test_knobs_that_must_move_together_do():
     """Both knobs are equal in every valid config: the first one draws freely, and the second follows it."""
     equal = line(9, 2, [Constraint("they differ", lambda c: c["k0"] == c["k1"])])
-    moves = move(Steps(equal), np.full((9_000, 2), 4), np.zeros((3, 9_000, 2)), np.random.default_rng(0))
-    assert np.bincount(moves.vectors[:, 0])[3:] / 9_000 == pytest.approx([1 / 3] * 3, abs=0.02)
-    assert (moves.vectors[:, 0] == moves.vectors[:, 1]).all()
-    assert (moves.allowed.sum(axis=0) == [3, 1]).all()
-    apart = move(Steps(equal, n_enumerable=0), np.full((90, 2), 4), np.zeros((3, 90, 2)), np.random.default_rng(0))
-    assert (apart.vectors == 4).all(), "one knob cannot move while the other stays, which is all that is asked there"
+    moved, allowed = move(ActionMask(equal), np.full((9_000, 2), 4), np.zeros((3, 9_000, 2)), np.random.default_rng(0))
+    assert np.bincount(moved[:, 0])[3:] / 9_000 == pytest.approx([1 / 3] * 3, abs=0.02)
+    assert (moved[:, 0] == moved[:, 1]).all()
+    assert (allowed.sum(axis=0) == [3, 1]).all()
+    unknown = ActionMask(equal, n_enumerable=0)
+    apart, _ = move(unknown, np.full((90, 2), 4), np.zeros((3, 90, 2)), np.random.default_rng(0))
+    assert (apart == 4).all(), "one knob cannot move while the other stays, which is all that is asked there"
 
 
 def test_an_episode_ends_when_enough_of_its_knobs_stay():
@@ -98,28 +99,28 @@ def test_an_episode_ends_when_enough_of_its_knobs_stay():
     space = Space([option_knob("only", [7]), option_knob("short", [0, 1]), option_knob("long", list(range(6)))])
     begin = np.array([[0, 1, 2], [0, 0, 4], [0, 1, 5]])
     live = np.ones(3, dtype=bool)
-    strict = roll_out(Steps(space), UP, begin, live, 9, 1.0, np.random.default_rng(0))
+    strict = roll_out(ActionMask(space), UP, begin, live, 9, 1.0, np.random.default_rng(0))
     assert strict.live.sum(axis=0).tolist() == [4, 2, 1]
     assert (strict.vectors[-1] == [0, 1, 5]).all()
-    lax = roll_out(Steps(space), UP, begin, live, 9, 0.5, np.random.default_rng(0))
+    lax = roll_out(ActionMask(space), UP, begin, live, 9, 0.5, np.random.default_rng(0))
     assert lax.live.sum(axis=0).tolist() == [1, 2, 1]
-    assert roll_out(Steps(space), STAY, begin, live, 9, None, np.random.default_rng(0)).live.shape == (9, 3)
-    late = roll_out(Steps(space), UP, begin, live, 9, 1.0, np.random.default_rng(0), n_endless=3)
+    assert roll_out(ActionMask(space), STAY, begin, live, 9, None, np.random.default_rng(0)).live.shape == (9, 3)
+    late = roll_out(ActionMask(space), UP, begin, live, 9, 1.0, np.random.default_rng(0), n_endless=3)
     assert late.live.sum(axis=0).tolist() == [4, 4, 4]
 
 
 def test_episodes_that_ended_before_stand_still():
-    steps, begin = Steps(line(50)), np.zeros((2, 1), int)
-    rollout = roll_out(steps, UP, begin, np.array([True, False]), 4, None, np.random.default_rng(0))
+    mask, begin = ActionMask(line(50)), np.zeros((2, 1), int)
+    rollout = roll_out(mask, UP, begin, np.array([True, False]), 4, None, np.random.default_rng(0))
     assert rollout.vectors[-1].tolist() == [[4], [0]]
-    nobody = roll_out(steps, UP, begin, np.zeros(2, dtype=bool), 4, None, np.random.default_rng(0))
+    nobody = roll_out(mask, UP, begin, np.zeros(2, dtype=bool), 4, None, np.random.default_rng(0))
     assert nobody.live.shape == (0, 2) and nobody.vectors.shape == (1, 2, 1)
 
 
 def test_one_step_changes_a_knob_by_one():
     space = line(50, 8)
     rollout = roll_out(
-        Steps(space), UNIFORM, np.full((16, 8), 25), np.ones(16, dtype=bool), 20, None, np.random.default_rng(0)
+        ActionMask(space), UNIFORM, np.full((16, 8), 25), np.ones(16, dtype=bool), 20, None, np.random.default_rng(0)
     )
     shares = np.bincount(rollout.actions.ravel()) / rollout.actions.size
     assert shares == pytest.approx([1 / 3] * 3, abs=0.03)

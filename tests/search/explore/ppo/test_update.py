@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from anole.search.explore.ppo import MAPPO, PPO
+from anole.search.explore.ppo.action_mask import ActionMask, within
 from anole.search.explore.ppo.networks import log_probabilities
 from anole.search.explore.ppo.rollout import roll_out
-from anole.search.explore.ppo.steps import Steps, within
-from anole.search.explore.ppo.update import Adam, Batch, Learner, explained_variance, judge, losses
+from anole.search.explore.ppo.update import Adam, Learner, Minibatch, explained_variance, judge, losses
 from anole.space import Constraint, Space, option_knob
 
 
@@ -37,7 +37,7 @@ def rolled(space, settings, n_steps=20, seed=0, converged_share=None):
     learner = Learner(settings, space, rng)
     begin = space.sample(32, rng)
     rollout = roll_out(
-        Steps(space), learner.policy, begin, np.ones(len(begin), dtype=bool), n_steps, converged_share, rng
+        ActionMask(space), learner.policy, begin, np.ones(len(begin), dtype=bool), n_steps, converged_share, rng
     )
     return learner, rollout, rollout.vectors[1:].sum(axis=-1) / 12
 
@@ -48,7 +48,7 @@ def test_the_first_minibatch_is_on_policy(space, settings):
     learner, *done = rolled(space, settings)
     learner.learn(learner.batch(*done))  # the policy is no longer uniform
     rng = np.random.default_rng(1)
-    rollout = roll_out(Steps(space), learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, 0.75, rng)
+    rollout = roll_out(ActionMask(space), learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, 0.75, rng)
     batch = learner.batch(rollout, rollout.vectors[1:].sum(axis=-1) / 12)
     first = batch.rows(torch.arange(0, len(batch.states), 7))
     log_probs, _ = judge(learner.networks, first)
@@ -92,7 +92,9 @@ def test_learns_which_way_is_up_and_what_it_is_worth(space):
     learner, rng = Learner(PPO(), space, np.random.default_rng(0)), np.random.default_rng(0)
     figures, heights = [], []
     for _ in range(40):
-        rollout = roll_out(Steps(space), learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, None, rng)
+        rollout = roll_out(
+            ActionMask(space), learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, None, rng
+        )
         rewards = rollout.vectors[1:].sum(axis=-1) / 12
         heights.append(rewards[-1].mean())
         figures.append(learner.learn(learner.batch(rollout, rewards)))
@@ -116,7 +118,7 @@ def test_the_ratio_counts_no_further_than_the_clip():
     space = Space([option_knob("a", list(range(9)))])
     learner, rollout, rewards = rolled(space, settings)
     batch = learner.batch(rollout, rewards)
-    far = Batch(**{**vars(batch), "log_probs": batch.log_probs - 1})
+    far = Minibatch(**{**vars(batch), "log_probs": batch.log_probs - 1})
     figures = losses(learner.networks, far, 0.3)
     expected = -torch.where(batch.weights > 0, 1.3 * batch.weights, math.e * batch.weights).mean()
     assert float(figures["policy_loss"].detach()) == pytest.approx(float(expected), abs=1e-5)
@@ -156,8 +158,7 @@ def moves_from_one_config(space, n, n_enumerable=1 << 20):
             parameter.add_(0.7 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
     begin = np.tile([3, 3, 2], (n, 1))
     live = np.ones(n, dtype=bool)
-    steps = Steps(space, n_enumerable)
-    rollout = roll_out(steps, learner.policy, begin, live, 1, None, np.random.default_rng(1))
+    rollout = roll_out(ActionMask(space, n_enumerable), learner.policy, begin, live, 1, None, np.random.default_rng(1))
     _, first, counts = np.unique(space.indices(rollout.vectors[1]), return_index=True, return_counts=True)
     return learner, learner.batch(rollout, np.zeros((1, n))).rows(torch.tensor(first)), counts
 
@@ -206,7 +207,7 @@ def test_an_agent_learns_from_the_advantage_by_its_own_critic(narrow):
     assert batch.weights.shape == batch.values.shape == batch.returns.shape == (len(batch.states), 2)
     np.testing.assert_allclose(batch.weights.mean(dim=0), 0, atol=1e-5)
     np.testing.assert_allclose(batch.weights.std(dim=0, correction=0), 1, atol=1e-3)
-    alone = Batch(**{**vars(batch), "weights": batch.weights * torch.tensor([1.0, 0.0])})
+    alone = Minibatch(**{**vars(batch), "weights": batch.weights * torch.tensor([1.0, 0.0])})
     losses(learner.networks, alone, 0.2)["policy_loss"].backward()
     first, second = learner.networks.policies
     assert all(parameter.grad.abs().sum() > 0 for parameter in first.parameters())

@@ -1,4 +1,4 @@
-"""Steps of knobs, one after the other, that together lead to a valid config, so that no move is drawn in vain."""
+"""The action mask: steps of knobs, one after the other, that together lead to a valid config."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _AT_ONCE = 1 << 14
 """Number of configs whose validity is asked for at once, which bounds memory."""
 
 
-class Steps:
-    """The steps that knobs may take, one knob after the other: one value down, none, or one up.
+class ActionMask:
+    """The steps that knobs may take, one knob after the other, so that no move is drawn in vain: down, none, or up.
 
     If the space can be enumerated, a step is allowed if the later knobs have steps that complete it to a valid config.
     Otherwise it is allowed if the config is valid while the later knobs stay, so that a move goes from one valid config

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.explore.frontier import Frontier, converged_at
+from anole.search.explore.ppo.action_mask import ActionMask
 from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.rollout import Rollout, roll_out
-from anole.search.explore.ppo.steps import Steps
 from anole.search.explore.random import draw
 from anole.search.roles import Candidates, History, Surrogate
 from anole.space.space import Space, Vectors
@@ -32,7 +32,7 @@ class PPOExplorer:
     def __init__(self, settings: Episodes, space: Space) -> None:
         self.settings, self.space = settings, space
         self._learner: Learner | None = None
-        self._steps: Steps | None = None
+        self._mask: ActionMask | None = None
         self._last: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
@@ -48,8 +48,8 @@ class PPOExplorer:
         settings = self.settings
         if self._learner is None:
             self._learner = Learner(settings, self.space, rng)
-        if self._steps is None:
-            self._steps = Steps(self.space)
+        if self._mask is None:
+            self._mask = ActionMask(self.space)
         frontier = Frontier(surrogate, history, settings.n_candidates or self.space.size)
         vectors = self._begin(history, rng)
         bests = [float(frontier.score(vectors)[0].max(initial=0.0))]
@@ -59,7 +59,13 @@ class PPOExplorer:
         while live.any() and n_steps < settings.n_steps and not self._is_known(frontier):
             horizon = min(settings.horizon, settings.n_steps - n_steps)
             rollout = roll_out(
-                *(self._steps, self._learner.policy, vectors, live, horizon, settings.converged_share, rng),
+                self._mask,
+                self._learner.policy,
+                vectors,
+                live,
+                horizon,
+                settings.converged_share,
+                rng,
                 n_endless=settings.min_steps - n_steps,
             )
             rewards = _rewards(frontier, rollout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -54,7 +55,7 @@ class ActorCritic(nn.Module):
     def __init__(self, n_knobs: int, n_hidden: int, shared_layer: bool, generator: torch.Generator) -> None:
         super().__init__()
         self.agents: Sequence[Tensor] = [torch.arange(n_knobs)]
-        make = _Layers(generator)
+        make = partial(_linear, generator)
 
         def hidden(n_in: int) -> nn.Sequential:
             return nn.Sequential(make(n_in, n_hidden, math.sqrt(2)), nn.Tanh())
@@ -107,7 +108,7 @@ class AgentsAndCritic(nn.Module):
         everything = torch.arange(n_knobs)
         self._observed = [everything if sees_all else knobs for knobs in self.agents]
         self._earlier = torch.stack([everything < knobs.min() for knobs in self.agents]) if sees_actions else None
-        make = _Layers(generator)
+        make = partial(_linear, generator)
         self.policies = nn.ModuleList(
             nn.Sequential(make(len(seen), n_hidden, math.sqrt(2)), nn.ReLU(), make(n_hidden, 3 * len(knobs), _UNIFORM))
             for seen, knobs in zip(self._observed, agents, strict=True)
@@ -137,19 +138,14 @@ _UNIFORM = 0.01
 """Gain of a policy's last layer; makes a new policy close to uniform in every state."""
 
 
-class _Layers:
-    """Makes linear layers with initial weights from a generator."""
-
-    def __init__(self, generator: torch.Generator) -> None:
-        self._generator = generator
-
-    def __call__(self, n_in: int, n_out: int, gain: float) -> nn.Linear:
-        # A new Linear draws from torch's global generator, whose state must not change.
-        with torch.random.fork_rng(devices=[]):
-            linear = nn.Linear(n_in, n_out)
-        nn.init.orthogonal_(linear.weight, gain, generator=self._generator)
-        nn.init.zeros_(linear.bias)
-        return linear
+def _linear(generator: torch.Generator, n_in: int, n_out: int, gain: float) -> nn.Linear:
+    """Returns a linear layer with initial weights from a generator."""
+    # A new Linear draws from torch's global generator, whose state must not change.
+    with torch.random.fork_rng(devices=[]):
+        linear = nn.Linear(n_in, n_out)
+    nn.init.orthogonal_(linear.weight, gain, generator=generator)
+    nn.init.zeros_(linear.bias)
+    return linear
 
 
 def _by_action(logits: Tensor) -> Tensor:

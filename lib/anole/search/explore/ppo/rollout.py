@@ -8,24 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.search.explore.ppo.steps import Steps
+from anole.search.explore.ppo.action_mask import ActionMask
 from anole.space.space import Vectors
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """From states, shape (n, n_knobs), to the logits of decrement, stay and increment, shape (3, n, n_knobs)."""
-
-
-@dataclass(frozen=True)
-class Moves:
-    """One joint move of n episodes.
-
-    Attributes:
-        vectors: the index vectors after the move, shape (n, n_knobs).
-        allowed: the steps between which each knob's was drawn, shape (3, n, n_knobs).
-    """
-
-    vectors: Vectors
-    allowed: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,7 @@ class Rollout:
 
 
 def roll_out(
-    steps: Steps,
+    mask: ActionMask,
     policy: Policy,
     vectors: Vectors,
     live: NDArray[np.bool_],
@@ -66,24 +53,24 @@ def roll_out(
     the papers' code, which also counts knobs that push against a boundary: here the action mask makes them stay.
 
     Args:
-        steps: the steps that the space allows.
-        policy: the policy.
+        mask: the steps that the space allows.
+        policy: chooses between them.
         vectors: current configs of the episodes, shape (n_episodes, n_knobs).
         live: which episodes still walk, shape (n_episodes,).
         n_steps: steps at most.
         converged_share: the share of knobs with more than one value that must have converged to end an episode; None
             ends none.
-        rng: source of randomness.
+        rng: draws the steps.
         n_endless: number of the first steps, which end no episode.
     """
-    movable = steps.space.cardinalities > 1
+    movable = mask.space.cardinalities > 1
     path = [vectors]
     lives: list[NDArray[np.bool_]] = []
     ends: list[NDArray[np.bool_]] = []
-    moves: list[Moves] = []
+    masks: list[NDArray[np.bool_]] = []
     while live.any() and len(lives) < n_steps:
-        drawn = move(steps, vectors, policy(steps.space.normalized(vectors)), rng)
-        moved = np.where(live[:, None], drawn.vectors, vectors)
+        drawn, allowed = move(mask, vectors, policy(mask.space.normalized(vectors)), rng)
+        moved = np.where(live[:, None], drawn, vectors)
         ended = np.zeros_like(live)
         if converged_share is not None and movable.any() and len(lives) >= n_endless:
             staying = (moved == vectors)[:, movable].mean(axis=1)
@@ -91,33 +78,38 @@ def roll_out(
         path.append(moved)
         lives.append(live)
         ends.append(ended)
-        moves.append(drawn)
+        masks.append(allowed)
         vectors, live = moved, live & ~ended
     shape = (len(lives), len(vectors))
     return Rollout(
         np.array(path),
         np.array(lives, dtype=bool).reshape(shape),
         np.array(ends, dtype=bool).reshape(shape),
-        np.array([drawn.allowed for drawn in moves], dtype=bool).reshape(len(moves), 3, *vectors.shape),
+        np.array(masks, dtype=bool).reshape(len(masks), 3, *vectors.shape),
     )
 
 
-def move(steps: Steps, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator) -> Moves:
+def move(
+    mask: ActionMask, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator
+) -> tuple[Vectors, NDArray[np.bool_]]:
     """Draws a joint move for each episode: the knobs' steps one after the other, each between those that are allowed.
 
     Args:
-        steps: the steps that the space allows.
+        mask: the steps that the space allows.
         vectors: current configs of the episodes, shape (n_episodes, n_knobs).
         logits: the logits of the three actions of every knob, shape (3, n_episodes, n_knobs).
-        rng: source of randomness.
+        rng: draws the steps.
+
+    Returns:
+        The index vectors after the move, and the steps between which each knob's was drawn, shaped as the logits.
     """
     moved = vectors.copy()
     allowed = np.empty(logits.shape, dtype=bool)
     shares = rng.random(vectors.shape)
     for knob in range(vectors.shape[1]):
-        allowed[:, :, knob] = steps.allowed(moved, knob)
+        allowed[:, :, knob] = mask.allowed(moved, knob)
         moved[:, knob] += _drawn(allowed[:, :, knob], logits[:, :, knob], shares[:, knob])
-    return Moves(moved, allowed)
+    return moved, allowed
 
 
 def _drawn(allowed: NDArray[np.bool_], logits: NDArray[np.float32], shares: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -11,15 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from anole.search.explore.ppo.action_mask import within
 from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.networks import Networks, Scale, log_probabilities
 from anole.search.explore.ppo.rollout import Rollout, advantages
-from anole.search.explore.ppo.steps import within
 from anole.space.space import Space
 
 
 @dataclass(frozen=True)
-class Batch:
+class Minibatch:
     """n steps of episodes, as tensors.
 
     Attributes:
@@ -45,9 +45,9 @@ class Batch:
         """The step of each knob, -1, 0 or 1, shape (n, n_knobs)."""
         return (self.actions - 1).float()
 
-    def rows(self, rows: Tensor) -> Batch:
+    def rows(self, rows: Tensor) -> Minibatch:
         """Returns some of the steps."""
-        return Batch(**{name: tensor[rows] for name, tensor in vars(self).items()})
+        return Minibatch(**{name: tensor[rows] for name, tensor in vars(self).items()})
 
 
 class Learner:
@@ -80,7 +80,7 @@ class Learner:
         return np.asarray(self._values(states, np.zeros_like(states)).mean(axis=-1))
 
     @torch.no_grad()
-    def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Batch:
+    def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Minibatch:
         """Returns the steps of a rollout as a training batch.
 
         Args:
@@ -94,7 +94,7 @@ class Learner:
         scaled = (1 - settings.discount) * rewards
         estimates = advantages(scaled, values, rollout.ended, settings.discount, settings.gae_lambda)[live]
         values = values[:-1][live]
-        batch = Batch(
+        batch = Minibatch(
             states=torch.from_numpy(states[:-1][live]),
             actions=torch.from_numpy(rollout.actions[live]),
             allowed=torch.from_numpy(rollout.allowed.transpose(0, 2, 1, 3)[live]),
@@ -126,7 +126,7 @@ class Learner:
         down, _, up = log_probabilities(logits, bounded).exp().numpy()
         return np.concatenate([rollout.actions - 1, (up - down)[None]]).astype(np.float32)
 
-    def learn(self, batch: Batch) -> dict[str, float]:
+    def learn(self, batch: Minibatch) -> dict[str, float]:
         """Runs the epochs of one update and returns their mean statistics."""
         self._scale.update(batch.returns)
         figures = [self._step(batch.rows(rows)) for rows in self._minibatches(len(batch.states))]
@@ -139,7 +139,7 @@ class Learner:
             order = torch.randperm(n, generator=self._generator)
             yield from order.tensor_split(min(self.settings.n_minibatches, n))
 
-    def _step(self, batch: Batch) -> Mapping[str, Tensor]:
+    def _step(self, batch: Minibatch) -> Mapping[str, Tensor]:
         """Takes one gradient step and returns its statistics."""
         settings = self.settings
         targets = self._scale.normalized(batch.returns)
@@ -154,7 +154,7 @@ class Learner:
         return {name: figure.detach() for name, figure in figures.items()}
 
 
-def judge(networks: Networks, batch: Batch) -> tuple[Tensor, Tensor]:
+def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
     """Returns the log-probability of every agent's action, (n, n_agents), and the entropy of all policies, (n,)."""
     log_probs = log_probabilities(networks.logits(batch.states), batch.allowed.transpose(0, 1))
     done = log_probs.gather(0, batch.actions[None])[0]
@@ -162,7 +162,7 @@ def judge(networks: Networks, batch: Batch) -> tuple[Tensor, Tensor]:
     return by_agent, -(log_probs.exp() * log_probs).sum(dim=(0, 2))
 
 
-def losses(networks: Networks, batch: Batch, clip: float) -> dict[str, Tensor]:
+def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tensor]:
     """Returns the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
 
     Every agent's ratio is clipped separately, as in MAPPO, and weighs the advantage by its own critic, or by the one
