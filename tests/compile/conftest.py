@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
+from tvm import ir, tirx
 
+from anole.compile.lower import Choice, lower
 from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
@@ -19,7 +22,7 @@ from anole.extract.torch import example_inputs, make_network, run_network
 from anole.targets import get_target
 from anole.targets.base import Target
 from anole.targets.cpu.settings import describe_cpu
-from anole.task import Task
+from anole.task import Task, Workload
 
 SHAPES = {
     "residual": (1, 3, 16, 16),
@@ -39,6 +42,38 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def by_default(target: Any, workload: Workload) -> Choice:
+    """The program of a workload's default config."""
+    return Choice(target.template(workload), target.default_config(workload))
+
+
+def drawn(seed: int, target: Any, workload: Workload) -> Choice:
+    """A program of a random config."""
+    space = target.space(workload)
+    return Choice(target.template(workload), space.config(space.sample(1, np.random.default_rng(seed))[0]))
+
+
+def lowered(imported: Any, target: Any, choose: Callable[[Any, Workload], Choice] = by_default) -> tvm.IRModule:
+    """Lowers a network with a config for each task, all of which can be scheduled."""
+    workloads = dict.fromkeys(layer.workload for layer in find_layers(imported))
+    chosen = {workload: choose(target, workload) for workload in workloads}
+    module, failures = lower(imported.module, chosen, target.schedule_default)
+    assert not failures
+    return module
+
+
+def called(module: tvm.IRModule) -> list[ir.Call]:
+    """The calls of functions in a lowered network, in order."""
+    values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
+    return [value for value in values if isinstance(value, ir.Call) and "call_tir" in value.op.name]
+
+
+def functions(module: tvm.IRModule) -> dict[str, tirx.PrimFunc]:
+    """The functions of a lowered network by their names."""
+    found = module.functions_items()
+    return {str(variable.name_hint): func for variable, func in found if isinstance(func, tirx.PrimFunc)}
 
 
 @dataclass(frozen=True)

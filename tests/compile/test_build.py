@@ -17,7 +17,7 @@ from anole.compile.build import BuildSettings, compile_build
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, TensorInfo, read_build
 from anole.documents.receipt import Receipt
-from anole.errors import BuildError, MachineError
+from anole.errors import MachineError
 from anole.extract.tasks import extract_tasks
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
@@ -89,25 +89,6 @@ def test_a_build_that_fails_leaves_the_old_one(project: Path, monkeypatch: pytes
         compiled("residual", (1, 3, 16, 16), folder)
     assert [path.name for path in folder.parent.iterdir()] == ["net-cpu"]
     assert (folder / "build.json").read_text() == "old"
-
-
-@pytest.mark.guard
-def test_a_place_that_cannot_be_written(project: Path) -> None:
-    (project / "builds").write_text("a file")
-    with pytest.raises(BuildError, match="builds/net-cpu: cannot be written"):
-        compiled("residual", (1, 3, 16, 16), project / "builds" / "net-cpu")
-
-
-@pytest.mark.guard
-def test_the_model_must_be_what_was_extracted(project: Path) -> None:
-    model = ModelSpec("residual", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
-    target = get_target(describe_cpu())
-    manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
-    file = project / "tiny.py"
-    file.write_text(file.read_text().replace("nn.Linear(16, 10)", "nn.Linear(16, 12)"))
-    with pytest.raises(BuildError, match=r"has changed since it was extracted: dense 16->12; extract it again"):
-        compile_build(model, manifest, SETTINGS, {}, project / "net")
-    assert not (project / "net").exists()
 
 
 def test_a_compiled_network_is_right_after_loading(project: Path) -> None:

@@ -1,28 +1,61 @@
-"""What a compiled network is said to take: its constants in full, and less for what is in between than all together."""
+"""What a compiled network is said to be: its kernels, their layers and traffic, and the memory that it takes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import tvm
 
-from anole.compile.device import MemoryPlan
-from anole.compile.lower import Choice, lower
+from anole.compile.device import MemoryPlan, describe_kernels
+from anole.documents.build import BuiltKernel
 from anole.extract.graph import find_layers
-from anole.targets import get_target
-from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.reference import out_shape
+
+from .conftest import by_default, lowered
+
+
+def kernels_of(net: Any) -> tuple[BuiltKernel, ...]:
+    keys = {workload: task.key for workload, task in net.tasks.items()}
+    return describe_kernels(lowered(net.imported, net.target), find_layers(net.imported), keys)
+
+
+def test_every_layer_is_in_the_kernel_of_its_task(network: Callable[[str], Any]) -> None:
+    net = network("residual")
+    kernels = kernels_of(net)
+    assert [kernel.layers for kernel in kernels if kernel.layers] == [
+        ("stem.0",), ("first.0",), ("second.0",), ("head",)
+    ]  # fmt: skip
+    tasks = Counter(net.tasks[layer.workload].key for layer in find_layers(net.imported))
+    assert Counter(kernel.task for kernel in kernels if kernel.task is not None) == tasks
+    for kernel in kernels:
+        assert (kernel.task is None) == (kernel.flop == 0) == (not kernel.layers)
+        assert kernel.calls == max(1, len(kernel.layers))
+    pool = next(kernel for kernel in kernels if kernel.name.startswith("max_pool"))
+    assert pool.size_bytes == 4 * 16 * (16 * 16 + 8 * 8)
+
+
+def test_a_kernel_that_is_called_twice_stands_for_both_layers(network: Callable[[str], Any]) -> None:
+    kernels = kernels_of(network("twins"))
+    assert [(kernel.calls, kernel.layers) for kernel in kernels if kernel.layers] == [(2, ("0", "2"))]
+
+
+def test_who_writes_a_slice_moves_no_more_than_that(network: Callable[[str], Any]) -> None:
+    kernels = kernels_of(network("branches"))
+    copies = {kernel.size_bytes for kernel in kernels if kernel.name.startswith("copy_slice")}
+    # Each copies a whole operand: 3, 8 or 40 channels of 12 times 12 pixels.
+    assert copies == {2 * 4 * channels * 12 * 12 for channels in (3, 8, 40)}
 
 
 def test_memory_is_that_of_all_constants_and_of_shared_storage(network: Callable[[str], Any]) -> None:
-    net, target, plan = network("residual"), get_target(describe_cpu(threads=1)), MemoryPlan()
-    choices = {task: Choice(target.template(task), target.default_config(task)) for task in net.tasks}
-    module, _ = lower(net.imported.module, choices, target.schedule_default)
+    net, plan = network("residual"), MemoryPlan()
+    target, module = net.target, lowered(net.imported, net.target)
     with target.compiler_target() as compiler_target, tvm.transform.PassContext(instruments=[plan]):
         tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
     workloads = [layer.workload for layer in find_layers(net.imported)]
+    choices = {workload: by_default(target, workload) for workload in workloads}
     packed = [choices[workload].template.packed_shape(workload, choices[workload].config) for workload in workloads]
     # A bias of fewer channels than a register has lanes is filled up with zeros.
     biases = [max(16, out_shape(workload)[-1]) for workload in workloads]

@@ -42,14 +42,10 @@ def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_is_not(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == [".other.12345678", "build"]
 
 
-def test_a_compiler_that_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((3,), "float32"))
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(relax.op.add(x, x)))
-    executable = tvm.compile(builder.get(), tvm.target.Target("llvm"))
-    monkeypatch.setenv("CXX", "/nowhere/g++")
-    with pytest.raises(BuildError, match=r"a C\+\+ compiler is needed: .*/nowhere/g\+\+"):
-        write_library(tmp_path / "model.so", executable)
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BuildError, match="file/build: cannot be written"), new_folder(tmp_path / "file/build"):
+        pass
 
 
 def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
@@ -88,9 +84,17 @@ def test_the_object_holds_them_as_they_are(executable: relax.VMExecutable, tmp_p
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".o", ".s"]
 
 
-def test_without_a_compiler_the_machine_is_at_fault(
-    executable: relax.VMExecutable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(MachineError, match="a C compiler is needed"):
+@pytest.mark.parametrize(
+    ("name", "value", "error", "message"),
+    [
+        ("CXX", "/nowhere/g++", BuildError, r"a C\+\+ compiler is needed: .*/nowhere/g\+\+"),
+        ("PATH", "/nowhere", MachineError, "a C compiler is needed"),
+    ],
+)
+def test_a_compiler_that_is_missing_is_said(
+    executable: relax.VMExecutable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    name: str, value: str, error: type[Exception], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv(name, value)
+    with pytest.raises(error, match=message):
         write_library(tmp_path / "model.so", executable)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -10,25 +11,23 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import ir, relax, tirx
+from tvm import relax, tirx
 
 from anole.compile.lower import Choice, lower
 from anole.space import ALGORITHM
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.templates.winograd_space import can_winograd
-from anole.task import Conv2d
+from anole.task import Conv2d, Workload
+
+from .conftest import by_default, called, drawn, functions, lowered
 
 
-def choices(network: Any, seed: int | None = None) -> dict[Any, Choice]:
-    """The default config of each task, or a random one."""
-    target, chosen = network.target, {}
-    for position, workload in enumerate(network.tasks):
-        config: Mapping[str, Any] = target.default_config(workload)
-        if seed is not None:
-            space = target.space(workload)
-            config = space.config(space.sample(1, np.random.default_rng([seed, position]))[0])
-        chosen[workload] = Choice(target.template(workload), config)
-    return chosen
+def by_winograd(size: int, target: Any, workload: Workload) -> Choice:
+    """Winograd wherever it can be."""
+    if not (isinstance(workload, Conv2d) and can_winograd(workload)):
+        return by_default(target, workload)
+    space = target.space(workload).restricted({ALGORITHM: ["winograd"], "tile_size": [size]})
+    return Choice(target.template(workload), space.config(space.sample(1, np.random.default_rng(size))[0]))
 
 
 def run(network: Any, module: tvm.IRModule) -> list[np.ndarray]:
@@ -42,12 +41,6 @@ def run(network: Any, module: tvm.IRModule) -> list[np.ndarray]:
     return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
 
 
-def calls(module: tvm.IRModule) -> list[ir.Call]:
-    """The calls of functions, in order."""
-    values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
-    return [value for value in values if isinstance(value, ir.Call) and "call_tir" in value.op.name]
-
-
 def is_anchor(func: tirx.PrimFunc) -> bool:
     found = []
 
@@ -56,11 +49,6 @@ def is_anchor(func: tirx.PrimFunc) -> bool:
 
     tvm_ffi.structural_walk(func.body, (tvm.s_tir.SBlock, visit))
     return any(found)
-
-
-def anchors(module: tvm.IRModule) -> list[tuple[ir.GlobalVar, tirx.PrimFunc]]:
-    functions = [(variable, func) for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)]
-    return [(variable, func) for variable, func in functions if is_anchor(func)]
 
 
 def is_parallel(func: tirx.PrimFunc) -> bool:
@@ -86,9 +74,8 @@ def is_parallel(func: tirx.PrimFunc) -> bool:
 )
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
     net = network(name)
-    module, failures = lower(net.imported.module, choices(net, seed), net.target.schedule_default)
-    assert not failures
-    assert not [variable.name_hint for variable, func in anchors(module) if not is_parallel(func)]
+    module = lowered(net.imported, net.target, by_default if seed is None else partial(drawn, seed))
+    assert not [name for name, func in functions(module).items() if is_anchor(func) and not is_parallel(func)]
     net.check(run(net, module))
 
 
@@ -96,51 +83,42 @@ def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, 
 @pytest.mark.examples(1)
 def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, size: int) -> None:
     net = network(name)
-    chosen = choices(net)
-    for workload in [workload for workload in net.tasks if isinstance(workload, Conv2d) and can_winograd(workload)]:
-        space = net.target.space(workload).restricted({ALGORITHM: ["winograd"], "tile_size": [size]})
-        config = space.config(space.sample(1, np.random.default_rng(size))[0])
-        chosen[workload] = Choice(net.target.template(workload), config)
-    module, failures = lower(net.imported.module, chosen, net.target.schedule_default)
-    assert not failures
-    assert any("winograd_product" in func.script() for _, func in anchors(module))
+    module = lowered(net.imported, net.target, partial(by_winograd, size))
+    assert any("winograd_product" in func.script() for func in functions(module).values() if is_anchor(func))
     net.check(run(net, module))
 
 
-def test_epilogues_are_fused_behind_their_anchor(network: Callable[[str], Any]) -> None:
-    net = network("residual")
-    module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
-    functions = [module[call.args[0]] for call in calls(module)]
-    # To channels last, four anchors with bias, residual and relu behind them, a pool and a mean.
-    assert [is_anchor(func) for func in functions] == [False, True, False, True, True, False, True]
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        # To channels last, four anchors with bias, residual and relu behind them, a pool and a mean.
+        ("residual", [False, True, False, True, True, False, True]),
+        # To channels last; what enlarges, and its pixels to their places; what mixes; to channels first, a mean, and
+        # back; what is along; a pool; what shortens; to channels first.
+        ("enlarged", [False, True, False, True, False, False, False, True, False, True, False]),
+    ],
+)
+def test_epilogues_are_fused_behind_their_anchor(network: Callable[[str], Any], name: str, order: list[bool]) -> None:
+    net = network(name)
+    module = lowered(net.imported, net.target)
+    assert [is_anchor(module[call.args[0]]) for call in called(module)] == order
 
 
 def test_a_gate_is_not_multiplied_in_the_loops_that_compute_it(network: Callable[[str], Any]) -> None:
     net = network("gated")
-    module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
-    made = [prod(map(int, call.ty.shape)) for call in calls(module) if is_anchor(module[call.args[0]])]
+    module = lowered(net.imported, net.target)
+    made = [prod(map(int, call.ty.shape)) for call in called(module) if is_anchor(module[call.args[0]])]
     assert made == [24 * 9 * 19, 3, 24, 4 * 9 * 19]
-
-
-def test_convolutions_of_all_sorts_are_anchors_with_their_epilogues(network: Callable[[str], Any]) -> None:
-    net = network("enlarged")
-    module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
-    functions = [module[call.args[0]] for call in calls(module)]
-    # To channels last; what enlarges, and its pixels to their places; what mixes; to channels first, a mean, and back;
-    # what is along; a pool; what shortens; to channels first.
-    order = [False, True, False, True, False, False, False, True, False, True, False]
-    assert [is_anchor(func) for func in functions] == order
 
 
 def test_a_concatenation_is_written_by_what_computes_it(network: Callable[[str], Any]) -> None:
     net = network("branches")
-    module, _ = lower(net.imported.module, choices(net), net.target.schedule_default)
-    names = [variable.name_hint for variable, _ in module.functions_items()]
-    assert not [name for name in names if name.startswith("concat")]
-    in_place = [call for call in calls(module) if call.op.name == "relax.call_tir_inplace"]
+    module = lowered(net.imported, net.target)
+    assert not [name for name in functions(module) if name.startswith("concat")]
+    in_place = [call for call in called(module) if call.op.name == "relax.call_tir_inplace"]
     assert len(in_place) == sum(operands - 1 for operands in (2, 3, 2, 3))
     # What others read too is copied, and what is itself a concatenation: all of `dense` and of `twice`.
-    copies = [call for call in calls(module) if call.args[0].name_hint.startswith("copy_slice")]
+    copies = [call for call in called(module) if call.args[0].name_hint.startswith("copy_slice")]
     assert len(copies) == 3 + 2
 
 
@@ -155,7 +133,8 @@ def test_what_a_template_cannot_schedule_gets_the_default(network: Callable[[str
         def schedule(self, func: tirx.PrimFunc, workload: Any, config: Any) -> tirx.PrimFunc:
             raise ValueError("not with this epilogue")
 
-    stubborn = {workload: Choice(Stubborn(c.template), c.config) for workload, c in choices(net).items()}
+    choices = {workload: by_default(net.target, workload) for workload in net.tasks}
+    stubborn = {workload: Choice(Stubborn(choice.template), choice.config) for workload, choice in choices.items()}
     module, failures = lower(net.imported.module, stubborn, net.target.schedule_default)
     assert failures == dict.fromkeys(net.tasks, "ValueError: not with this epilogue")
     net.check(run(net, module))

@@ -7,12 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tvm
-from tvm import tirx
 
-from anole.compile.lower import Choice, lower
+from anole.compile.lower import Choice
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.winograd import WinogradTemplate
@@ -21,36 +19,17 @@ from anole.task import Conv2d, Workload
 from tests.kit.emulated_gpu.programs import network_results
 from tests.kit.emulated_gpu.worker import EmulatedGpu
 
+from .conftest import by_default, drawn, functions, lowered
+
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
 
-def lowered(network: Any, choose: Callable[[Workload], Choice]) -> tvm.IRModule:
-    """The network in CUDA's functions, each task as it is chosen."""
-    chosen = {workload: choose(workload) for workload in network.tasks}
-    module, failures = lower(network.imported.module, chosen, TARGET.schedule_default)
-    assert not failures
-    return module
-
-
-def by_default(workload: Workload) -> Choice:
-    return Choice(TARGET.template(workload), TARGET.default_config(workload))
-
-
-def at_random(workload: Workload) -> Choice:
-    space = TARGET.space(workload)
-    return Choice(TARGET.template(workload), space.config(space.sample(1, np.random.default_rng(0))[0]))
-
-
-def by_winograd(size: int, workload: Workload) -> Choice:
+def by_winograd(size: int, target: CudaTarget, workload: Workload) -> Choice:
     """Winograd wherever it can be."""
     if not (isinstance(workload, Conv2d) and can_winograd(workload)):
-        return by_default(workload)
-    space = winograd_space(TARGET.limits, TARGET.gpu, workload)
+        return by_default(target, workload)
+    space = winograd_space(target.limits, target.gpu, workload)
     return Choice(WinogradTemplate(), {**space.best_drawn, "tile_size": size})
-
-
-def functions(module: tvm.IRModule) -> dict[Any, tirx.PrimFunc]:
-    return {variable: func for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)}
 
 
 def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
@@ -66,16 +45,16 @@ def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
         ("residual", by_default),
         ("joined", by_default),
         *(
-            (name, at_random)
+            (name, partial(drawn, 0))
             for name in ("residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last")
         ),
     ],
 )
 def test_any_configs_compute_the_same(
-    network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice], emulated_gpu: EmulatedGpu
+    network: Callable[[str], Any], name: str, choose: Callable[[Any, Workload], Choice], emulated_gpu: EmulatedGpu
 ) -> None:
     net = network(name)
-    check_emulated(net, lowered(net, choose), emulated_gpu)
+    check_emulated(net, lowered(net.imported, TARGET, choose), emulated_gpu)
 
 
 @pytest.mark.guard
@@ -84,7 +63,7 @@ def test_winograd_computes_the_same(
     network: Callable[[str], Any], name: str, size: int, emulated_gpu: EmulatedGpu
 ) -> None:
     net = network(name)
-    module = lowered(net, partial(by_winograd, size))
+    module = lowered(net.imported, TARGET, partial(by_winograd, size))
     assert any("winograd_product" in func.script() for func in functions(module).values())
     check_emulated(net, module, emulated_gpu)
 
@@ -98,11 +77,11 @@ def test_winograd_computes_the_same(
     ],
 )
 def test_a_network_is_compiled_to_binaries_without_a_gpu(
-    network: Callable[[str], Any], name: str, choose: Callable[[Workload], Choice], tmp_path: Path
+    network: Callable[[str], Any], name: str, choose: Callable[[Any, Workload], Choice], tmp_path: Path
 ) -> None:
     recorded = tvm.transform.PassContext(config=dict(TARGET.compiler_options))
     with TARGET.compiler_target() as target, recorded:
-        executable = tvm.compile(lowered(network(name), choose), target)
+        executable = tvm.compile(lowered(network(name).imported, TARGET, choose), target)
     executable.export_library(str(tmp_path / "network.so"))
     library = (tmp_path / "network.so").read_bytes()
     assert b".nv.info" in library

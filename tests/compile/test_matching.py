@@ -50,18 +50,28 @@ def test_receipts_decide(net: Any) -> None:
     assert coverage(matches) == Coverage(2 * flops[1], total, pytest.approx(2 * flops[1] / total))
 
 
-def test_a_task_whose_candidates_all_failed_has_the_default(net: Any) -> None:
-    matches = match_tasks(manifest(net), net.tasks, receipt(net, 0, config=None, latency_s=None), net.target)
-    assert matches[0].reason == "none of 64 candidates worked"
-    assert matches[0].config == net.target.default_config(matches[0].task.workload)
+MISFITS = [{"tile_f": [1, 1, 7]}, {"unheard_of": 1}]
 
 
-@pytest.mark.parametrize("change", [{"tile_f": [1, 1, 7]}, {"unheard_of": 1}])
-def test_a_config_of_another_space_is_not_used(net: Any, change: dict[str, Any]) -> None:
-    config = {**net.target.default_config(next(iter(net.tasks))), **change}
-    matches = match_tasks(manifest(net), net.tasks, receipt(net, 0, config=config), net.target)
-    assert matches[0].reason is not None and "does not fit" in matches[0].reason
-    assert matches[0].run_key is None
+@pytest.mark.parametrize(
+    ("changes", "reason", "is_default"),
+    [
+        ({"config": None, "latency_s": None}, "none of 64 candidates worked", True),
+        *(({"config": misfit}, "its tuned config does not fit: ", True) for misfit in MISFITS),
+        ({"run_key": ""}, "its config was not tuned", False),
+    ],
+)
+def test_what_no_run_has_found_is_not_called_tuned(
+    net: Any, changes: dict[str, Any], reason: str, is_default: bool
+) -> None:
+    default = net.target.default_config(next(iter(net.tasks)))
+    if changes.get("config") is not None:
+        changes = {"config": {**default, **changes["config"]}}
+    receipts = receipt(net, 0, **changes)
+    built = match_tasks(manifest(net), net.tasks, receipts, net.target)[0].built
+    assert (built.matched, built.run_key) == ("default", None)
+    assert built.reason is not None and built.reason.startswith(reason)
+    assert built.config == (default if is_default else receipts[built.key].config)
 
 
 def test_untuned_layers_are_named_with_their_share(net: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -98,12 +108,6 @@ def test_locked_configs_are_told_tuned_or_not(net: Any) -> None:
     assert built[1].reason == "it is locked to a config that was not tuned"
 
 
-def test_a_recorded_config_of_no_run_is_not_called_tuned(net: Any) -> None:
-    (match, *_) = match_tasks(manifest(net), net.tasks, receipt(net, 0, run_key=""), net.target)
-    assert (match.built.matched, match.built.run_key) == ("default", None)
-    assert match.built.config == next(iter(receipt(net, 0).values())).config
-
-
 def test_a_locked_config_has_the_order_of_its_space(net: Any) -> None:
     ((key, tuned),) = receipt(net, 0).items()
     backwards = dict(reversed(tuned.config.items()))
@@ -111,7 +115,7 @@ def test_a_locked_config_has_the_order_of_its_space(net: Any) -> None:
     assert match.task.key == key and list(match.config or {}) == list(tuned.config) != list(backwards)
 
 
-@pytest.mark.parametrize("change", [{"tile_f": [1, 1, 7]}, {"unheard_of": 1}])
+@pytest.mark.parametrize("change", MISFITS)
 def test_a_locked_config_of_another_space_is_refused(net: Any, change: dict[str, Any]) -> None:
     config = {**net.target.default_config(next(iter(net.tasks))), **change}
     with pytest.raises(BuildError) as caught:

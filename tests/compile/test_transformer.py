@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 
-from anole.compile.lower import Choice, lower
 from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
@@ -18,6 +17,8 @@ from anole.extract.torch import example_inputs, make_network, run_network
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import BatchMatmul, Dense
+
+from .conftest import functions, lowered
 
 TARGET = get_target({**describe_cpu(), "threads": 2})
 WORKLOADS = [
@@ -45,9 +46,7 @@ def test_an_encoder_layer_is_right(project: Path, order: str, source: str) -> No
     (expected,) = run_network(model, make_network(model), arguments)
     imported = load_model(model if source == "torch" else exported(model))
     assert [layer.workload for layer in find_layers(imported)] == WORKLOADS
-    choices = {each: Choice(TARGET.template(each), TARGET.default_config(each)) for each in WORKLOADS}
-    module, failures = lower(imported.module, choices, TARGET.schedule_default)
-    assert not failures
+    module = lowered(imported, TARGET)
     executable = tvm.compile(module, TARGET.compiler_target(), tir_pipeline=TARGET.compiler_pipeline())
     main = relax.VirtualMachine(executable, tvm.cpu())["main"]
     found = main(tvm.runtime.tensor(arguments["x"].numpy()))
@@ -62,11 +61,7 @@ def test_a_large_encoder_layer_is_fused_parallel_and_vectorised(project: Path) -
         "    return nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, activation='gelu')\n"
     )
     imported = load_model(ModelSpec("net", "torch:large:encoder", {"x": (1, 128, 512)}))
-    workloads = {layer.workload for layer in find_layers(imported)}
-    choices = {each: Choice(TARGET.template(each), TARGET.default_config(each)) for each in workloads}
-    module, failures = lower(imported.module, choices, TARGET.schedule_default)
-    assert not failures
-    scripts = {v.name_hint: func.script() for v, func in module.functions_items() if isinstance(func, tirx.PrimFunc)}
+    scripts = {name: func.script() for name, func in functions(lowered(imported, TARGET)).items()}
     serial = [name for name, text in scripts.items() if "T.parallel(" not in text or "T.vectorized(" not in text]
     assert not serial
     # Scale and activation belong to the products.

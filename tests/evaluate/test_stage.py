@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 import tiny
 from anole.compile.build import BuildSettings, compile_build
-from anole.compile.redrawn import compile_redrawn
+from anole.compile.recorded import compile_redrawn
 from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
 from anole.evaluate.stage import evaluate_build

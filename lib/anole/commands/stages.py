@@ -207,7 +207,7 @@ def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[i
     runs, whatever --rounds says.
     """
     guard_process(f"build {folder.name}")
-    from anole.compile.redrawn import compile_redrawn
+    from anole.compile.recorded import compile_redrawn
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_network
     from anole.evaluate.timing.turns import Pace

@@ -1,22 +1,26 @@
-"""Compiles networks for a device with TVM and the best known configs."""
+"""Compiles networks for a device with TVM and the best known configs, and describes their kernels and memory."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import tvm
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 from tvm.ir.instrument import pass_instrument
 
 from anole.compile.folder import write_library
-from anole.compile.kernels import describe_kernels
-from anole.compile.lower import Choice, lower
+from anole.compile.lower import Choice, anchored, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
+from anole.compile.passes.concat import WRITTEN_BYTES
+from anole.compile.passes.kernel_calls import bindings, size_bytes
+from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
+from anole.extract.graph import Layer
 from anole.targets.base import Device
 from anole.task import Workload
 
@@ -31,18 +35,16 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
             executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
     except Exception as error:
         raise BuildError(f"model {network.model.name}: TVM cannot compile it: {cause(error)}") from error
-    unschedulable = {
-        workload: f"its template could not schedule it in this network: {reason}"
-        for workload, reason in failures.items()
-    }
     with TemporaryDirectory(prefix="anole-") as objects:
         write_library(folder / "model.so", executable, target.runtime_objects(Path(objects)))
     built = [
-        match.unscheduled_for(unschedulable[match.task.workload]) if match.task.workload in unschedulable else match
+        match.unscheduled_for(f"its template could not schedule it in this network: {failures[match.task.workload]}")
+        if match.task.workload in failures
+        else match
         for match in network.matches
     ]
     task_keys = {match.task.workload: match.task.key for match in network.matches}
-    kernels = tuple(kernel.built(task_keys) for kernel in describe_kernels(lowered, network.layers))
+    kernels = describe_kernels(lowered, network.layers, task_keys)
     return Compiled(built, target.runs_on, target.threads, memory.to_json(), kernels, cpp_runtime=target.cpp_runtime)
 
 
@@ -54,6 +56,55 @@ def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule
         if match.config is not None
     }
     return lower(network.imported.module, choices, target.schedule_default)
+
+
+def describe_kernels(
+    module: tvm.IRModule, layers: Iterable[Layer], task_keys: Mapping[Workload, str]
+) -> tuple[BuiltKernel, ...]:
+    """Returns the kernels of a lowered module, in the order of their first call.
+
+    Args:
+        module: the module that `anole.compile.lower.lower` returned.
+        layers: the network's anchor operators, in the order of execution.
+        task_keys: the keys of the tasks; a workload that is not tuned on this target has none.
+    """
+    waiting = defaultdict[Workload | None, list[str]](list)
+    for layer in layers:
+        waiting[layer.workload].append(layer.name)
+    held = defaultdict[ir.GlobalVar, list[str]](list)
+    for variable in _called(module):
+        names = waiting[anchored(module[variable])]
+        held[variable].append(names.pop(0) if names else "")
+    kernels = []
+    for variable, names in held.items():
+        func = module[variable]
+        workload = anchored(func)
+        kernels.append(
+            BuiltKernel(
+                name=str(variable.name_hint),
+                calls=len(names),
+                task=None if workload is None else task_keys.get(workload),
+                layers=tuple(filter(None, names)),
+                flop=0 if workload is None else workload.flop,
+                size_bytes=_moved_bytes(func),
+            )
+        )
+    return tuple(kernels)
+
+
+def _called(module: tvm.IRModule) -> Iterator[ir.GlobalVar]:
+    """Yields the functions that a network calls, in order, each as often as it is called."""
+    for binding in bindings(module):
+        value = getattr(binding, "value", None)
+        if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and "call_tir" in value.op.name:
+            yield value.args[0]
+
+
+def _moved_bytes(func: tirx.PrimFunc) -> int:
+    """Returns the bytes that one call reads and writes if it touches every element of its operands once."""
+    sizes = [size_bytes(param.ty) for param in func.params]
+    written = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
+    return sum(sizes) if written is None else sum(sizes[:-1]) + int(written)
 
 
 _PLANNING = "StaticPlanBlockMemory"
@@ -89,6 +140,4 @@ class MemoryPlan:
             if expression.op.name == "relax.memory.alloc_storage":
                 self.activation_bytes += prod(map(int, expression.args[0].values))
             elif expression.op.name == "relax.builtin.alloc_tensor":
-                self.activation_bytes += (
-                    prod(map(int, expression.ty.shape)) * np.dtype(str(expression.ty.dtype)).itemsize
-                )
+                self.activation_bytes += size_bytes(expression.ty)

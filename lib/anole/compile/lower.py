@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,13 @@ from tvm import ir, relax, s_tir, te, tirx, topi
 
 from anole.compile.passes.bias import legalize_add
 from anole.compile.passes.broadcast import keep_apart
-from anole.compile.passes.concat import OPAQUE, legalize_concat, write_slices
+from anole.compile.passes.concat import legalize_concat, write_slices
 from anole.compile.passes.fast_math import fast_math_map
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.group_norm import legalize_group_norm
-from anole.compile.passes.permute import mean_before_permuting, permute_before_enlarging
+from anole.compile.passes.kernel_calls import Pattern
 from anole.compile.passes.resize import legalize_resize
-from anole.compile.passes.views import simplify_views
+from anole.compile.passes.views import mean_before_permuting, permute_before_enlarging, simplify_views
 from anole.compile.passes.workspace import lift_workspaces
 from anole.errors import cause
 from anole.extract.graph import operands_of, workload_of
@@ -28,10 +28,8 @@ from anole.targets.base import ANCHOR, Template
 from anole.targets.shared.nodes import blocks_of
 from anole.task import Workload, workload_from_json, workload_to_json
 
-WORKLOAD = "anole.workload"
+_WORKLOAD = "anole.workload"
 """The attribute of an anchor's block, and of the function around it, that holds the workload as JSON."""
-
-_OUT_ELEMENTWISE_FUSABLE = 4
 
 
 @dataclass(frozen=True)
@@ -87,13 +85,11 @@ def lower(
     for step in steps:
         module = step(module)
     failures: dict[Workload, str] = {}
-    scheduled = {}
-    for variable, func in module.functions_items():
-        if isinstance(func, tirx.PrimFunc):
-            # TVM's own pipelines fuse again, and must leave alone what was fused and scheduled here.
-            scheduled[variable] = _schedule(func, choices, schedule_default, failures).with_attr("op_pattern", OPAQUE)
-    for variable, func in scheduled.items():
-        module.update_func(variable, func)
+    functions = [(variable, func) for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)]
+    for variable, func in functions:
+        scheduled = _schedule(func, choices, schedule_default, failures)
+        # TVM's own pipelines fuse again, and must leave alone what was fused and scheduled here.
+        module.update_func(variable, scheduled.with_attr("op_pattern", int(Pattern.OPAQUE)))
     return lift_workspaces(module), failures
 
 
@@ -103,11 +99,12 @@ def _schedule(
     schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
     failures: dict[Workload, str],
 ) -> tirx.PrimFunc:
-    workload = next(_anchored(func), None)
-    if workload is None:
+    text = _recorded_in_blocks(func)
+    if text is None:
         return schedule_default(func)
+    func = func.with_attr(_WORKLOAD, text)
+    workload = workload_from_json(json.loads(text))
     choice = choices[workload]
-    func = func.with_attr(WORKLOAD, canonical_json(workload_to_json(workload)))
     try:
         return choice.template.schedule(func, workload, choice.config)
     except Exception as error:
@@ -116,15 +113,20 @@ def _schedule(
         return schedule_default(func)
 
 
-def _anchored(func: tirx.PrimFunc) -> Iterator[Workload]:
+def _recorded_in_blocks(func: tirx.PrimFunc) -> str | None:
+    """Returns the workload of the anchor within a function as text."""
     # A kernel that TVM wrote as one piece has no block for the root; it holds no anchor.
     if func.body.block.name_hint != "root":
-        return
+        return None
     schedule = s_tir.Schedule(func)
-    for rv in blocks_of(schedule):
-        text = schedule.get(rv).annotations.get(WORKLOAD)
-        if text is not None:
-            yield workload_from_json(json.loads(str(text)))
+    texts = (schedule.get(rv).annotations.get(_WORKLOAD) for rv in blocks_of(schedule))
+    return next((str(text) for text in texts if text is not None), None)
+
+
+def anchored(func: tirx.PrimFunc) -> Workload | None:
+    """Returns the workload of the anchor in a function of a lowered module, if it has one."""
+    text = func.attrs.get(_WORKLOAD) if func.attrs else None
+    return None if text is None else workload_from_json(json.loads(str(text)))
 
 
 class _Legalizer:
@@ -155,5 +157,5 @@ def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any
     schedule = s_tir.Schedule(te.create_prim_func([data, packed, result], "int64"))
     for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:
-            schedule.annotate(rv, WORKLOAD, canonical_json(workload_to_json(workload)))
-    return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)
+            schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))
+    return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", int(Pattern.ANCHOR))

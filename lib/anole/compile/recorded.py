@@ -1,10 +1,15 @@
-"""What the description of a build says of its compilation: enough to compile the same network with the same configs."""
+"""What a build's description says of its compilation: enough to compile the same network with the same configs."""
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
+from anole.compile.build import BuildSettings, compile_build
 from anole.documents.build import Build
 from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.documents.receipt import Receipt, Receipts
+from anole.extract.load import load_model
 
 
 def recorded_manifest(build: Build) -> Manifest:
@@ -23,3 +28,23 @@ def recorded_receipts(build: Build) -> Receipts:
         for task in build.tasks
         if task.config is not None or task.unscheduled is not None
     }
+
+
+def compile_redrawn(build: Build, folder: Path) -> Build:
+    """Compiles the network of a build of a torch model once more, with the weights of `anole.extract.weights`.
+
+    This is for builds whose own weights let no comparison fail.
+
+    Raises:
+        ExtractError: the network cannot be loaded.
+        BuildError: the network has changed, or cannot be compiled with these weights.
+    """
+    settings = BuildSettings(build.name, build.preset, build.trials, build.shared, build.seed)
+    # What is not tuned was said when the build itself was compiled.
+    logging.disable(logging.WARNING)
+    try:
+        imported = load_model(build.model_spec, "drawn")
+        manifest, receipts = recorded_manifest(build), recorded_receipts(build)
+        return compile_build(build.model_spec, manifest, settings, receipts, folder, imported)
+    finally:
+        logging.disable(logging.NOTSET)

@@ -24,7 +24,7 @@ from anole.targets.base import WINOGRAD
 _log = logging.getLogger(__name__)
 
 CompileRedrawn = Callable[[Build, Path], object]
-"""Compiles a build once more with other weights into a folder, see `anole.compile.redrawn`."""
+"""Compiles a build once more with other weights into a folder, see `anole.compile.recorded`."""
 
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the

@@ -9,23 +9,18 @@ from tvm import relax
 
 from anole.compile.passes.bias import legalize_add
 
-from ...extract.passes.building import run
+from ...extract.passes.building import calls, drawn, module_of, run
 
 
 def sum_with(bias: np.ndarray, *shape: int) -> tvm.IRModule:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(shape, "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            out = builder.emit_output(relax.op.add(x, relax.const(bias)))
-        builder.emit_func_output(out)
-    return relax.transform.LegalizeOps({"relax.add": legalize_add})(builder.get())
+    module = module_of(lambda _, x: relax.op.add(x, relax.const(bias)), shape)
+    return relax.transform.LegalizeOps({"relax.add": legalize_add})(module)
 
 
 def added(module: tvm.IRModule) -> np.ndarray:
     """Returns the constant that the only kernel is called with."""
-    (block,) = module["main"].body.blocks
-    return block.bindings[0].value.args[1].fields[1].value.numpy()
+    (call,) = calls(module)
+    return call.args[1].fields[1].value.numpy()
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 1, 1, 6)])
@@ -47,8 +42,7 @@ def test_the_rest_of_a_register_is_zero(shape: tuple[int, ...]) -> None:
     ],
 )
 def test_what_is_no_bias_of_few_channels_stays(bias_shape: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    bias = np.random.default_rng(0).standard_normal(bias_shape, dtype=np.float32)
-    data = np.ones(shape, dtype="float32")
+    bias, data = drawn(*bias_shape), np.ones(shape, dtype="float32")
     module = sum_with(bias, *shape)
     assert added(module).shape == bias_shape
     np.testing.assert_array_equal(run(module, data), data + bias)

@@ -13,6 +13,8 @@ from tvm import relax
 
 from anole.compile.passes.fast_math import fast_math_map
 
+from ...extract.passes.building import run
+
 FUNCTIONS: dict[str, tuple[Callable[..., relax.Expr], Callable[[torch.Tensor], torch.Tensor]]] = {
     "exp": (relax.op.exp, torch.exp),
     "tanh": (relax.op.tanh, torch.tanh),
@@ -40,8 +42,7 @@ def module_of(function: Callable[..., relax.Expr], dtype: str) -> tvm.IRModule:
 def test_errors_are_a_few_units_of_the_last_place(name: str) -> None:
     function, reference = FUNCTIONS[name]
     x = np.linspace(-30, 30, 4 * 501, dtype=np.float32).reshape(4, 501)
-    executable = tvm.compile(module_of(function, "float32"), tvm.target.Target({"kind": "llvm"}))
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
+    found = run(module_of(function, "float32"), x)
     expected = reference(torch.from_numpy(x).double()).numpy()
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6 if "gelu" in name else 2e-7)
 
@@ -49,8 +50,7 @@ def test_errors_are_a_few_units_of_the_last_place(name: str) -> None:
 def test_logarithms_of_all_magnitudes() -> None:
     x = np.logspace(-45, 38, 4 * 501, dtype=np.float32).reshape(4, 501)
     x[0, :4] = 0.0, -1.0, np.inf, np.nan
-    executable = tvm.compile(module_of(relax.op.log, "float32"), tvm.target.Target({"kind": "llvm"}))
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
+    found = run(module_of(relax.op.log, "float32"), x)
     np.testing.assert_allclose(found, torch.log(torch.from_numpy(x).double()).numpy(), rtol=2e-7, atol=1e-7)
 
 
@@ -58,9 +58,8 @@ def test_logarithms_of_all_magnitudes() -> None:
 def test_what_is_no_number_stays_none(name: str) -> None:
     x = np.full((4, 501), np.nan, np.float32)
     x[0] = np.inf
-    executable = tvm.compile(module_of(FUNCTIONS[name][0], "float32"), tvm.target.Target({"kind": "llvm"}))
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
-    np.testing.assert_array_equal(found, FUNCTIONS[name][1](torch.from_numpy(x)).numpy())
+    function, reference = FUNCTIONS[name]
+    np.testing.assert_array_equal(run(module_of(function, "float32"), x), reference(torch.from_numpy(x)).numpy())
 
 
 def test_other_types_keep_their_definition() -> None:

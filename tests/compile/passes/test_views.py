@@ -1,4 +1,4 @@
-"""Permutations and slices become fewer, and the data stays the same."""
+"""Permutations become fewer and smaller, and the data stays the same."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import ir, relax
 
-from anole.compile.passes.views import keeps_order, simplify_views
+from anole.compile.passes.views import (
+    keeps_order,
+    mean_before_permuting,
+    permute_before_enlarging,
+    simplify_views,
+)
 
-Emit = Callable[[ir.Expr], ir.Expr]
-Build = Callable[[Emit, ir.Expr], ir.Expr]
+from ...extract.passes.building import Build, drawn, module_of, operators, run
+
 SHAPE = (2, 4, 6, 3)
+TO_CHANNELS_FIRST = [0, 3, 1, 2]
 
 
 @st.composite
@@ -40,42 +46,67 @@ def test_an_order_is_kept_where_the_elements_say_so(chain: tuple[list[int], list
     assert keeps_order(shape, first, between, second) == bool((moved == data.ravel()).all())
 
 
-def tokens(emit: Emit, x: ir.Expr) -> ir.Expr:
-    flat = emit(relax.op.reshape(emit(relax.op.permute_dims(x, [0, 3, 1, 2])), (2, 3, 24)))
-    return relax.op.permute_dims(flat, [0, 2, 1])
+def tokens(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    first = builder.emit(relax.op.permute_dims(x, TO_CHANNELS_FIRST))
+    return relax.op.permute_dims(builder.emit(relax.op.reshape(first, (2, 3, 24))), [0, 2, 1])
 
 
-def windows(emit: Emit, x: ir.Expr) -> ir.Expr:
-    cut = emit(relax.op.reshape(emit(relax.op.permute_dims(x, [0, 3, 1, 2])), (2, 3, 2, 2, 6)))
-    return relax.op.permute_dims(cut, [0, 3, 2, 4, 1])
+def windows(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    first = builder.emit(relax.op.permute_dims(x, TO_CHANNELS_FIRST))
+    return relax.op.permute_dims(builder.emit(relax.op.reshape(first, (2, 3, 2, 2, 6))), [0, 3, 2, 4, 1])
 
 
-def last_of_permuted(emit: Emit, x: ir.Expr) -> ir.Expr:
-    return relax.op.strided_slice(emit(relax.op.permute_dims(x, [3, 0, 2, 1])), [-2], [2], [6], [3])
+def last_of_permuted(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    return relax.op.strided_slice(builder.emit(relax.op.permute_dims(x, [3, 0, 2, 1])), [-2], [2], [6], [3])
+
+
+def mean(order: list[int] | None, axes: list[int] | None, keepdims: bool) -> Build:
+    return lambda builder, x: relax.op.mean(builder.emit(relax.op.permute_dims(x, order)), axes, keepdims)
+
+
+def enlarged(size: tuple[int, int], reads_twice: bool = False) -> Build:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        resized = builder.emit(relax.op.image.resize2d(x, size, None, "NHWC", "linear"))
+        first = builder.emit(relax.op.permute_dims(resized, TO_CHANNELS_FIRST))
+        return relax.op.add(first, relax.op.sum(resized)) if reads_twice else first
+
+    return build
+
+
+MEANS = [
+    ([0, 3, 1, 2], [2, 3]), ([0, 3, 1, 2], [-1, -2]), ([0, 3, 1, 2], [1]), (None, None), ([0, 2, 1, 3], [1]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("build", "operators"),
+    ("change", "build", "expected"),
     [
-        (tokens, ["reshape"]),
-        (windows, ["permute_dims", "reshape", "permute_dims"]),
-        (last_of_permuted, ["strided_slice", "permute_dims"]),
+        (simplify_views, tokens, "reshape"),
+        (simplify_views, windows, "permute_dims reshape permute_dims"),
+        (simplify_views, last_of_permuted, "strided_slice permute_dims"),
+        *(
+            (mean_before_permuting, mean(order, axes, keepdims), "mean reshape")
+            for order, axes in MEANS
+            for keepdims in (False, True)
+        ),
+        pytest.param(mean_before_permuting, mean([0, 3, 1, 2], [0], False), "permute_dims mean", id="changes places"),
+        (permute_before_enlarging, enlarged((10, 9)), "permute_dims resize2d"),
+        pytest.param(permute_before_enlarging, enlarged((3, 3)), "resize2d permute_dims", id="shrinks"),
+        pytest.param(
+            permute_before_enlarging, enlarged((10, 9), True), "resize2d permute_dims sum add", id="read as it lies"
+        ),
     ],
 )
-def test_copies_vanish(build: Build, operators: list[str]) -> None:
-    data, builder = relax.Var("x", relax.TensorType(SHAPE, "float32")), relax.BlockBuilder()
-    with builder.function("main", [data]):
-        with builder.dataflow():
-            result = builder.emit_output(build(builder.emit, data))
-        builder.emit_func_output(result)
-    before = builder.get()
-    after = simplify_views(before)
-    (block,) = after["main"].body.blocks
-    assert [binding.value.op.name.removeprefix("relax.") for binding in block.bindings] == operators
-    values = np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32)
-    np.testing.assert_array_equal(run(after, values), run(before, values))
+def test_permutations_vanish_or_are_of_less_data(
+    change: Callable[[tvm.IRModule], tvm.IRModule], build: Build, expected: str
+) -> None:
+    before, data = module_of(build, SHAPE), drawn(*SHAPE)
+    after = change(before)
+    assert operators(after) == expected.split()
+    np.testing.assert_allclose(run(after, data), run(before, data), rtol=1e-5, atol=1e-6)
 
 
-def run(module: tvm.IRModule, data: np.ndarray) -> np.ndarray:
-    executable = tvm.compile(module, tvm.target.Target("llvm"))
-    return relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(data)).numpy()
+def test_every_function_of_a_module_is_read() -> None:
+    whole = module_of(mean([0, 3, 1, 2], [2, 3], True), SHAPE)
+    parts = tvm.IRModule({"host0": whole["main"].with_attr("global_symbol", "host0")})
+    assert "R.permute_dims" not in mean_before_permuting(parts).script()

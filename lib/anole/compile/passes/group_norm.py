@@ -11,8 +11,7 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx
 
-from anole.compile.passes.broadcast import INJECTIVE
-from anole.compile.passes.concat import OPAQUE
+from anole.compile.passes.kernel_calls import Pattern, marked
 from anole.extract.passes.mutators import extents
 
 _Place = tuple[Any, ...]
@@ -36,10 +35,12 @@ def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
             x.shape, lambda *at: x(*at) * scale[at[0], at[channel]] + shift[at[0], at[channel]], name="normalize"
         )
 
-    found = bb.emit(_marked(bb, bb.call_te(channels, data, *affine, primfunc_name_hint="group_statistics"), OPAQUE))
+    made = bb.call_te(channels, data, *affine, primfunc_name_hint="group_statistics")
+    found = bb.emit(marked(bb, made, Pattern.OPAQUE))
     scale, shift = (bb.emit(relax.TupleGetItem(found, index)) for index in range(2))
     # An anchor that computes the data cannot apply what is known only after all of it.
-    return _marked(bb, bb.call_te(apply, data, scale, shift, primfunc_name_hint="normalize"), INJECTIVE)
+    made = bb.call_te(apply, data, scale, shift, primfunc_name_hint="normalize")
+    return marked(bb, made, Pattern.INJECTIVE)
 
 
 def _scale_and_shift(
@@ -92,10 +93,3 @@ def _scale_and_shift(
     )
     shift = each_channel(lambda n, c: beta[c] - mean[n, c] * scale[n, c], "shift")
     return [scale, shift]
-
-
-def _marked(bb: relax.BlockBuilder, made: ir.Call, pattern: int) -> ir.Call:
-    func = bb.get()[made.args[0]].with_attr("op_pattern", pattern)
-    result = made.ty_args[0]
-    types = list(result.fields) if isinstance(result, ir.TupleType) else result
-    return relax.call_tir(bb.add_func(func, made.args[0].name_hint), made.args[1], types)

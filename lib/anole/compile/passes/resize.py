@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir, relax, te
 
-from anole.compile.passes.broadcast import INJECTIVE
-from anole.compile.passes.concat import OPAQUE
+from anole.compile.passes.kernel_calls import Pattern, marked
 from anole.extract.passes.mutators import extents
 
 _MANY_CHANNELS = 32
@@ -40,16 +39,10 @@ def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     axes.sort(key=lambda axis: outputs[axis] / inputs[axis] if outputs[axis] < inputs[axis] else 1.0)
     result = call.args[0]
     for axis in axes:
+        made = _along(bb, bb.emit(result), axis, outputs[axis], str(attrs.coordinate_transformation_mode))
         # The second kernel must not compute the first one's results again for each of its own.
-        pattern = INJECTIVE if axis == axes[-1] else OPAQUE
-        result = _along(
-            bb,
-            result if result is call.args[0] else bb.emit(result),
-            axis,
-            outputs[axis],
-            str(attrs.coordinate_transformation_mode),
-            pattern,
-        )
+        pattern = Pattern.INJECTIVE if axis == axes[-1] else Pattern.OPAQUE
+        result = marked(bb, made, pattern, "resize")
     return result
 
 
@@ -74,7 +67,7 @@ def linear_taps(inputs: int, outputs: int, position: str) -> tuple[NDArray[np.in
     return taps.astype(np.int32), np.stack([1 - right, right]).astype(np.float32)
 
 
-def _along(bb: relax.BlockBuilder, data: ir.Expr, axis: int, outputs: int, position: str, pattern: int) -> ir.Expr:
+def _along(bb: relax.BlockBuilder, data: ir.Expr, axis: int, outputs: int, position: str) -> ir.Call:
     inputs = extents(data)[axis]
     taps, weights = linear_taps(inputs, outputs, position)
 
@@ -86,6 +79,4 @@ def _along(bb: relax.BlockBuilder, data: ir.Expr, axis: int, outputs: int, posit
 
         return te.compute(shape, lambda *at: term(0, at) + term(1, at), name="resize")
 
-    made = bb.call_te(resize, data, relax.const(taps), relax.const(weights), primfunc_name_hint="resize")
-    func = bb.get()[made.args[0]].with_attr("op_pattern", pattern)
-    return relax.call_tir(bb.add_func(func, "resize"), made.args[1], made.ty_args[0])
+    return bb.call_te(resize, data, relax.const(taps), relax.const(weights), primfunc_name_hint="resize")

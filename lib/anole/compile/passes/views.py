@@ -1,7 +1,7 @@
-"""Removes copies that only change how data is viewed: permutations that undo each other, and slices of permuted data.
+"""Makes permutations of data fewer and smaller: those that undo each other vanish, and others swap with their readers.
 
 A network of channels-first images and of tokens flattens and transposes between them. In channels-last order, both
-lie in memory alike.
+lie in memory alike. Global pooling reads channels in their own layout, and images are permuted while they are small.
 """
 
 from __future__ import annotations
@@ -15,14 +15,26 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import bound_call, extents, rewritten
+from anole.extract.passes.mutators import bound_call, bound_for_one, extents, read_counts, rewritten
 
 _Shape = Sequence[int]
+
+_TO_CHANNELS_FIRST = [0, 3, 1, 2]
 
 
 def simplify_views(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module without permutations that are reshapes, and with slices taken before permutations."""
     return rewritten(module, _Viewer)
+
+
+def mean_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with means taken over the original axes wherever the order of the other axes stays."""
+    return rewritten(module, _Averager)
+
+
+def permute_before_enlarging(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with images that are enlarged and then laid out with channels first permuted before that."""
+    return rewritten(module, _Permuter)
 
 
 def keeps_order(shape: _Shape, first: _Shape, between: _Shape, second: _Shape) -> bool:
@@ -84,6 +96,44 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
         places = [axes[int(axis.value) % len(axes)] for axis in sliced.fields]
         piece = self.builder_.emit(relax.op.strided_slice(permuted.args[0], places, *bounds))
         return relax.op.permute_dims(piece, axes)
+
+
+@mutator
+class _Averager(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.builder_.normalize(self.visit_expr_post_order(call))
+        permuted = bound_call(self, call.args[0], "relax.permute_dims") if call.op == ir.Op.get("relax.mean") else None
+        if permuted is None:
+            return call
+        order, rank = _axes(permuted), len(permuted.ty.shape)
+        reduced = {int(axis) % rank for axis in call.attrs.axis} if call.attrs.axis else set(range(rank))
+        kept = [axis for position, axis in enumerate(order) if position not in reduced]
+        if kept != sorted(kept):
+            return call
+        means = relax.op.mean(permuted.args[0], sorted(order[position] for position in reduced))
+        return relax.op.reshape(self.builder_.emit(means), call.ty.shape)
+
+
+@mutator
+class _Permuter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self._uses = read_counts(module)
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        if call.op != ir.Op.get("relax.permute_dims") or [*map(int, call.attrs.axes or ())] != _TO_CHANNELS_FIRST:
+            return call
+        resize = bound_for_one(self, self._uses, call.args[0])
+        if not isinstance(resize, ir.Call) or resize.op != ir.Op.get("relax.image.resize2d"):
+            return call
+        data, size = resize.args
+        if str(resize.attrs.layout) != "NHWC" or prod(extents(data)) >= prod(extents(call)):
+            return call
+        permuted = self.builder_.emit(relax.op.permute_dims(data, _TO_CHANNELS_FIRST))
+        names = set(dir(resize.attrs)) - set(dir(ir.Attrs))
+        attrs = {name: getattr(resize.attrs, name) for name in names} | {"layout": "NCHW"}
+        return relax.Call(resize.op, [permuted, size], ir.make_node("relax.attrs.Resize2DAttrs", **attrs))
 
 
 def _axes(call: ir.Call) -> list[int]:

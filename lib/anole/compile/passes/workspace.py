@@ -6,13 +6,14 @@ network recorded as a CUDA graph would keep writing to the freed address.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from anole.extract.passes.mutators import rewritten
 from anole.targets.shared.nodes import blocks_of
 
 _CALL_TIR = "relax.call_tir"
@@ -24,17 +25,7 @@ def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
 
     Functions that launch no kernels stay as they are.
     """
-    workspaces = {
-        variable: buffers
-        for variable, func in module.functions_items()
-        if isinstance(func, tirx.PrimFunc) and (buffers := _workspaces(func))
-    }
-    for variable, function in module.functions_items():
-        if workspaces and isinstance(function, relax.Function):
-            rewriter = _Rewriter(module, workspaces)
-            rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
-            module = rewriter.builder_.get()
-    return relax.transform.DeadCodeElimination()(module)
+    return relax.transform.DeadCodeElimination()(rewritten(module, _Lifter))
 
 
 def _workspaces(func: tirx.PrimFunc) -> list[Any]:
@@ -56,12 +47,17 @@ def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFu
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _Lifter(PyExprMutator):  # type: ignore[misc]
     """Adds the workspaces of called functions as further results, and takes the function's own ones."""
 
-    def __init__(self, module: tvm.IRModule, workspaces: Mapping[ir.GlobalVar, Sequence[Any]]) -> None:
+    def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self._module, self._workspaces = module, workspaces
+        self._module = module
+        self._workspaces = {
+            variable: _workspaces(func)
+            for variable, func in module.functions_items()
+            if isinstance(func, tirx.PrimFunc)
+        }
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)

@@ -1,0 +1,53 @@
+"""Calls of kernels in a network that is being lowered: what they call, and how that may fuse."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import ir, relax, tirx
+from tvm_ffi import dtype
+
+
+class Pattern(IntEnum):
+    """TVM's patterns of operators, the attribute ``op_pattern`` of a function, by which it decides what to fuse."""
+
+    BROADCAST = 1
+    INJECTIVE = 2
+    """Every result is read from known places."""
+    REDUCTION = 3
+    """Fuses with what computes its operands, and not with what reads its result."""
+    ANCHOR = 4
+    """Fuses with element-wise operators that read its result."""
+    OPAQUE = 8
+    """Fuses with nothing."""
+
+
+def bindings(module: tvm.IRModule) -> list[relax.Binding]:
+    """Returns the bindings of all of a module's functions, in order."""
+    functions = [func for _, func in module.functions_items() if isinstance(func, relax.Function)]
+    return [binding for func in functions for block in func.body.blocks for binding in block.bindings]
+
+
+def called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
+    """Returns the kernel that a binding's value calls, or None if it is no such call."""
+    if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
+        return module[value.args[0]]
+    return None
+
+
+def marked(
+    builder: relax.BlockBuilder, call: ir.Call, pattern: Pattern, name: str | None = None, **attributes: object
+) -> ir.Call:
+    """Returns the call of a kernel with a pattern and attributes, which it does not have for its other callers."""
+    func = builder.get()[call.args[0]].with_attrs({"op_pattern": int(pattern), **attributes})
+    (made,) = call.ty_args
+    types = list(made.fields) if isinstance(made, ir.TupleType) else made
+    return relax.call_tir(builder.add_func(func, name or call.args[0].name_hint), call.args[1], types)
+
+
+def size_bytes(ty: Any) -> int:
+    """Returns the size of a tensor or buffer of this type."""
+    return prod(map(int, ty.shape)) * int(dtype(str(ty.dtype)).itemsize)
