@@ -19,7 +19,7 @@ from anole.evaluate.comparison import draw_inputs
 from anole.files import write_atomically
 from anole.report.run import run_build
 from anole.targets.vta.network.artifact import BuiltNetwork
-from anole.targets.vta.network.integer import IntegerReference
+from anole.targets.vta.network.network import IntegerReference
 
 
 @pytest.fixture

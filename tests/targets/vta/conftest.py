@@ -11,9 +11,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from anole.targets.vta.geometry import DEFAULT, Geometry
-from anole.targets.vta.network.network import AcceleratorLayer, Network, Pool, Quantized
-from anole.targets.vta.network.simulated_accelerator import can_add
-from anole.targets.vta.templates.design import conv2d_space
+from anole.targets.vta.network.network import AcceleratorLayer, Pool, Quantized, QuantizedNetwork
+from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, load_step
+from anole.targets.vta.templates.design import can_run, conv2d_space
 from anole.task import Conv2d
 
 GEOMETRIES = [
@@ -39,10 +39,13 @@ class Case:
     inputs: list[Any]
 
     @property
-    def network(self) -> Network:
+    def network(self) -> QuantizedNetwork:
         residual = getattr(self.step, "residual", None)
         names = (self.step.data,) if residual is None else (self.step.data, residual)
-        return Network(names, (self.step.result,), (self.step,))
+        return QuantizedNetwork(names, (self.step.result,), (self.step,))
+
+    def load(self) -> Loaded:
+        return load_step(self.step, self.inputs[0].numbers.shape, self.geometry)
 
 
 @st.composite
@@ -103,13 +106,15 @@ def pool_cases(draw: Any) -> Case:
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
     shape = (g.batch * draw(st.integers(1, 2)), height, width, draw(st.integers(1, 2 * g.block_out + 1)))
     data = Quantized(rng.integers(-128, 128, shape, np.int8), -4)
-    return Case(g, Pool("pool", kernel, strides, padding, "x", "y", -4), [data])
+    case = Case(g, Pool("pool", kernel, strides, padding, "x", "y", -4), [data])
+    assume(can_run(case.load))
+    return case
 
 
 @pytest.fixture(scope="session")
-def layers() -> Any:
-    """A strategy: a layer that some accelerator can run, with data and perhaps a residual."""
-    return layer_cases()
+def steps() -> Any:
+    """A strategy: a layer that some accelerator can run, with data and perhaps a residual, or more rarely a pooling."""
+    return st.one_of(layer_cases(), layer_cases(), pool_cases())
 
 
 @pytest.fixture(scope="session")

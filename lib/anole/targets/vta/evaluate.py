@@ -19,8 +19,7 @@ from anole.evaluate.engines import reference_engines
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import available_cores
 from anole.targets.vta.network.artifact import BuiltNetwork
-from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import Quantized
+from anole.targets.vta.network.network import IntegerReference, Quantized
 from anole.targets.vta.target import VtaTarget
 
 _log = logging.getLogger(__name__)

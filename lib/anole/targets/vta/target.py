@@ -19,6 +19,7 @@ from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.design import (
     EPILOGUE,
     Design,
+    can_run,
     conv2d_space,
     default_config,
     design_of,
@@ -72,11 +73,7 @@ class VtaTarget:
         """Returns whether an operator can run on the accelerator and is not meant for the host."""
         if position == 0 and isinstance(workload, Conv2d) and self.description["first_layer"] == "host":
             return False
-        try:
-            self.default_config(workload)
-        except ConfigError:
-            return False
-        return True
+        return can_run(lambda: self.default_config(workload))
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""

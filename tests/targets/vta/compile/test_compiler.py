@@ -15,11 +15,10 @@ from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError
 from anole.extract.torch import example_inputs, make_network, run_network
 from anole.targets.vta.area import relative_area, relative_memory
-from anole.targets.vta.compile.calibrate import snr_db
+from anole.targets.vta.compile.quantize import snr_db
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import BuiltNetwork
-from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Pool, Quantized
+from anole.targets.vta.network.network import AcceleratorLayer, HostCall, IntegerReference, Pool, Quantized
 from anole.targets.vta.target import VtaTarget
 
 RESIDUAL = ("torch:tiny:residual", (1, 3, 16, 16))

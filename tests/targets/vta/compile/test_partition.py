@@ -14,14 +14,12 @@ from tvm import ir, relax
 
 from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
-from anole.targets.vta.compile.calibrate import observe
 from anole.targets.vta.compile.compiler import _export_host
-from anole.targets.vta.compile.partition import Chain, Partition, Partitioner
-from anole.targets.vta.compile.quantize import quantize
+from anole.targets.vta.compile.partition import FusedLayer, Partition, Partitioner
+from anole.targets.vta.compile.quantize import observe, quantize
 from anole.targets.vta.network.artifact import host_of
-from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import AcceleratorLayer, HostCall, Pool, Quantized, run_quantized
-from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator, can_add, load_layer, load_pool
+from anole.targets.vta.network.network import HostCall, IntegerReference, Pool, Quantized, run_quantized
+from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator, can_add, load_step
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 
@@ -40,8 +38,8 @@ def split(net: Any, takes: Any = always, can_add: Any = always, can_pool: Any = 
     return Partitioner(net.main, net.names, takes, can_add, can_pool).split()
 
 
-def chains(parts: Partition) -> list[Chain]:
-    return [part for part in parts.parts if isinstance(part, Chain)]
+def fused(parts: Partition) -> list[FusedLayer]:
+    return [part for part in parts.parts if isinstance(part, FusedLayer)]
 
 
 def kinds(parts: Partition) -> list[str]:
@@ -119,16 +117,13 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
         for name, expected in zip(parts.outputs, interpreter(net.main, sample), strict=True):
             np.testing.assert_allclose(observed[name][number], expected, rtol=1e-4, atol=1e-4)
 
-    assert len(chains(parts)) == len(taken & set(range(len(net.names))))
-    assert len(net.names) - len(chains(parts)) == sum(name == "conv2d" for name in operators(parts))
-    assert has_room or all(chain.residual is None for chain in chains(parts))
+    assert len(fused(parts)) == len(taken & set(range(len(net.names))))
+    assert len(net.names) - len(fused(parts)) == sum(name == "conv2d" for name in operators(parts))
+    assert has_room or all(layer.residual is None for layer in fused(parts))
 
     network = quantize(parts, observed, lambda workload: target.default_config(as_conv2d(workload)))
     loaded = {
-        step.result: load_layer(step, target.geometry)
-        if isinstance(step, AcceleratorLayer)
-        else load_pool(step, observed[step.data].shape[1:], target.geometry)
-        for step in network.accelerated
+        step.result: load_step(step, observed[step.data].shape[1:], target.geometry) for step in network.accelerated
     }
     found = run_quantized(network, samples[0], host, SimulatedAccelerator(loaded))
     right = run_quantized(network, samples[0], host, IntegerReference())
@@ -141,10 +136,10 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
 def test_what_follows_an_anchor_is_part_of_it(drawn: Any) -> None:
     net = drawn((1, 6, 6, 4))
     parts = split(net.returns(net.relu(net.bias(net.conv(net.x, 5, 3)))))
-    (chain,) = parts.parts
-    assert (chain.name, chain.positive, chain.cap, chain.residual) == ("conv0", True, None, None)
-    assert chain.bias.shape == (5,) and chain.bias.any() and chain.shape == (1, 6, 6, 5)
-    assert (chain.data, parts.inputs, parts.outputs) == ("input0", ("input0",), (chain.result,))
+    (layer,) = parts.parts
+    assert (layer.name, layer.positive, layer.cap, layer.residual) == ("conv0", True, None, None)
+    assert layer.bias.shape == (5,) and layer.bias.any() and layer.shape == (1, 6, 6, 5)
+    assert (layer.data, parts.inputs, parts.outputs) == ("input0", ("input0",), (layer.result,))
     assert not parts.host.functions_items()
 
 
@@ -163,8 +158,8 @@ def test_a_residual_is_added_where_there_is_room(drawn: Any) -> None:
 def test_a_residual_is_left_to_the_host_where_there_is_none(drawn: Any) -> None:
     net = drawn((1, 6, 6, 4))
     parts = split(net.returns(residual_block(net)[1]), can_add=never)
-    assert kinds(parts) == ["Chain", "Chain", "HostCall"]
-    assert chains(parts)[1].residual is None and not chains(parts)[1].positive
+    assert kinds(parts) == ["FusedLayer", "FusedLayer", "HostCall"]
+    assert fused(parts)[1].residual is None and not fused(parts)[1].positive
     assert operators(parts) == ["add", "relu"]
 
 
@@ -173,16 +168,16 @@ def test_a_residual_may_be_the_input_or_the_hosts(drawn: Any) -> None:
     first = net.add(net.x, net.conv(net.x, 4))
     scaled = net.scaled(net.x)
     parts = split(net.returns(net.add(net.conv(first, 4), scaled)))
-    assert kinds(parts) == ["Chain", "HostCall", "Chain"]
-    assert [chain.residual for chain in chains(parts)] == ["input0", parts.parts[1].results[0]]
+    assert kinds(parts) == ["FusedLayer", "HostCall", "FusedLayer"]
+    assert [layer.residual for layer in fused(parts)] == ["input0", parts.parts[1].results[0]]
 
 
 def test_of_two_anchors_that_are_added_one_is_the_others_residual(drawn: Any) -> None:
     net = drawn((1, 6, 6, 4))
     left, right = net.bias(net.conv(net.x, 5)), net.bias(net.conv(net.x, 5, 3))
     parts = split(net.returns(net.relu(net.add(left, right))))
-    assert kinds(parts) == ["Chain", "Chain"]
-    assert sorted(str(chain.residual) for chain in chains(parts)) == sorted(["None", parts.parts[0].result])
+    assert kinds(parts) == ["FusedLayer", "FusedLayer"]
+    assert sorted(str(layer.residual) for layer in fused(parts)) == sorted(["None", parts.parts[0].result])
 
 
 def summed(net: Any) -> Any:
@@ -208,15 +203,15 @@ def test_what_no_anchor_can_have_is_the_hosts(drawn: Any, name: str) -> None:
     make, left = LEFT[name]
     net = drawn((1, 6, 6, 4))
     parts = split(net.returns(make(net)))
-    assert kinds(parts) == ["Chain", "HostCall"] and operators(parts) == left
-    assert chains(parts)[0].residual is None and chains(parts)[0].positive == (name == "what follows a relu")
+    assert kinds(parts) == ["FusedLayer", "HostCall"] and operators(parts) == left
+    assert fused(parts)[0].residual is None and fused(parts)[0].positive == (name == "what follows a relu")
 
 
 def test_a_value_that_is_broadcast_in_a_sum_is_the_hosts(drawn: Any) -> None:
     net = drawn((1, 1, 1, 4))
     wide = net.emit(relax.op.broadcast_to(net.x, (1, 3, 3, 4)))
     parts = split(net.returns(net.add(net.conv(net.x, 4), wide)))
-    assert chains(parts)[0].shape == (1, 1, 1, 4) and "add" in operators(parts)
+    assert fused(parts)[0].shape == (1, 1, 1, 4) and "add" in operators(parts)
 
 
 @pytest.mark.parametrize(
@@ -232,25 +227,25 @@ def test_a_value_that_is_broadcast_in_a_sum_is_the_hosts(drawn: Any) -> None:
 def test_what_cuts_negative_numbers_off_is_part_of_its_anchor(drawn: Any, operator: Any, cap: float | None) -> None:
     net = drawn((1, 6, 6, 4))
     one_bias = net.add(relax.const(np.float32(0.25)), net.conv(net.x, 5))
-    (chain,) = split(net.returns(operator(net, one_bias))).parts
-    assert (chain.positive, chain.cap, chain.bias.tolist()) == (True, cap, [0.25] * 5)
+    (layer,) = split(net.returns(operator(net, one_bias))).parts
+    assert (layer.positive, layer.cap, layer.bias.tolist()) == (True, cap, [0.25] * 5)
 
 
 def test_a_value_that_several_read_stays(drawn: Any) -> None:
     net = drawn((1, 6, 6, 4))
     value = net.bias(net.conv(net.x, 5))
     parts = split(net.returns(net.relu(value), net.scaled(value)))
-    (chain,) = chains(parts)
-    assert not chain.positive and operators(parts) == ["relu", "multiply"]
-    assert parts.parts[1].arguments == (chain.result,) and parts.parts[1].results == parts.outputs
+    (layer,) = fused(parts)
+    assert not layer.positive and operators(parts) == ["relu", "multiply"]
+    assert parts.parts[1].arguments == (layer.result,) and parts.parts[1].results == parts.outputs
 
 
 def test_a_value_that_is_returned_stays(drawn: Any) -> None:
     net = drawn((1, 6, 6, 4))
     value = net.bias(net.conv(net.x, 5))
     parts = split(net.returns(value, net.relu(value)))
-    (chain,) = chains(parts)
-    assert not chain.positive and parts.outputs == (chain.result, parts.parts[1].results[0])
+    (layer,) = fused(parts)
+    assert not layer.positive and parts.outputs == (layer.result, parts.parts[1].results[0])
 
 
 def test_several_outputs_keep_their_order_and_may_be_one_value(drawn: Any) -> None:
@@ -264,7 +259,7 @@ def test_pooling_follows_what_is_accelerated(drawn: Any) -> None:
     net = drawn((1, 8, 8, 4))
     pooled = net.max_pool(net.max_pool(net.relu(net.conv(net.x, 5))), 3)
     parts = split(net.returns(pooled))
-    assert kinds(parts) == ["Chain", "Pool", "Pool"]
+    assert kinds(parts) == ["FusedLayer", "Pool", "Pool"]
     first, second = (part for part in parts.parts if isinstance(part, Pool))
     assert (first.kernel, first.strides, first.padding) == ((2, 2), (2, 2), (0, 0, 0, 0))
     assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
@@ -273,7 +268,7 @@ def test_pooling_follows_what_is_accelerated(drawn: Any) -> None:
 def test_pooling_of_the_hosts_values_and_what_does_not_fit_are_the_hosts(drawn: Any) -> None:
     net = drawn((1, 8, 8, 4))
     net.returns(net.conv(net.max_pool(net.x), 5))
-    assert kinds(split(net)) == ["HostCall", "Chain"]
+    assert kinds(split(net)) == ["HostCall", "FusedLayer"]
     net, asked = drawn((1, 8, 8, 4)), []
 
     def refuse(pool: Pool, shape: tuple[int, ...]) -> bool:
@@ -281,7 +276,7 @@ def test_pooling_of_the_hosts_values_and_what_does_not_fit_are_the_hosts(drawn: 
         return False
 
     net.returns(net.max_pool(net.conv(net.x, 5)))
-    assert kinds(split(net, can_pool=refuse)) == ["Chain", "HostCall"]
+    assert kinds(split(net, can_pool=refuse)) == ["FusedLayer", "HostCall"]
     assert asked == [((2, 2), (1, 8, 8, 5))]
 
 
@@ -299,11 +294,11 @@ def test_a_network_may_be_the_hosts_altogether(drawn: Any, interpreter: Any, int
 def test_a_matrix_product_of_more_dimensions_is_taken(drawn: Any, interpreter: Any) -> None:
     net = drawn((2, 3, 6))
     parts = split(net.returns(net.relu(net.bias(net.dense(net.x, 5)))))
-    (chain,) = parts.parts
-    assert chain.shape == (2, 3, 5) and chain.weight.shape == (6, 5)
+    (layer,) = parts.parts
+    assert layer.shape == (2, 3, 5) and layer.weight.shape == (6, 5)
     sample = [np.random.default_rng(0).standard_normal((2, 3, 6)).astype(np.float32)]
     observed = observe(parts, [sample], lambda *_: [])
-    np.testing.assert_allclose(observed[chain.result][0], interpreter(net.main, sample)[0], rtol=1e-5)
+    np.testing.assert_allclose(observed[layer.result][0], interpreter(net.main, sample)[0], rtol=1e-5)
 
 
 def test_who_decides_is_asked_by_position_among_all_anchors(drawn: Any) -> None:
@@ -315,7 +310,7 @@ def test_who_decides_is_asked_by_position_among_all_anchors(drawn: Any) -> None:
 
     parts = split(net.returns(net.conv(net.conv(net.conv(net.x, 5), 6), 7)), takes=takes)
     assert asked == [(0, 5), (1, 6), (2, 7)]
-    assert [(chain.name, chain.workload.out_channels) for chain in chains(parts)] == [("conv1", 6)]
+    assert [(layer.name, layer.workload.out_channels) for layer in fused(parts)] == [("conv1", 6)]
 
 
 @pytest.fixture(scope="module")
@@ -352,7 +347,7 @@ def parted(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
 @pytest.mark.examples(2)
 def test_a_tiny_networks_parts_compute_what_it_does(parted: Any, name: str, accelerated: list[str]) -> None:
     net, parts, host = parted(name, geometry={"variant": "vta++"})
-    assert [chain.name for chain in chains(parts)] == accelerated
+    assert [layer.name for layer in fused(parts)] == accelerated
     observed = observe(parts, [net.inputs, net.inputs], host)
     for output, expected in zip(parts.outputs, net.expected, strict=True):
         for found in observed[output]:
@@ -364,7 +359,7 @@ def test_the_first_layer_and_its_pooling_are_the_accelerators_if_asked(parted: A
     assert [part.name for part in parts.parts if not isinstance(part, HostCall)] == [
         "stem.0", "max_pool_v4", "first.0", "second.0", "head",
     ]  # fmt: skip
-    assert chains(parts)[2].residual == parts.parts[2].result
+    assert fused(parts)[2].residual == parts.parts[2].result
     observed = observe(parts, [net.inputs], host)
     np.testing.assert_allclose(observed[parts.outputs[0]][0], net.expected[0], rtol=1e-4, atol=1e-4)
 

@@ -8,10 +8,9 @@ import pytest
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.isa import Alu, Load
-from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import Pool
+from anole.targets.vta.network.network import IntegerReference, Pool
 from anole.targets.vta.network.pool import lower_pool
-from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator, load_pool
+from anole.targets.vta.network.simulated_accelerator import SimulatedAccelerator, load_step
 
 PLUS = Geometry(variant="vta++")
 
@@ -33,7 +32,7 @@ PLUS = Geometry(variant="vta++")
 def test_a_program_finds_the_largest_number_of_every_window(acc_bytes, kernel, strides, padding, size):
     pool = Pool("pool", kernel, strides, padding, "x", "y", 0)
     data = np.random.default_rng(0).integers(-128, 0, (1, *size, 20), np.int8)
-    loaded = load_pool(pool, data.shape, Geometry(acc_bytes=acc_bytes, variant="vta++"))
+    loaded = load_step(pool, data.shape, Geometry(acc_bytes=acc_bytes, variant="vta++"))
     found = SimulatedAccelerator({"y": loaded}).pool(pool, data)
     np.testing.assert_array_equal(found, IntegerReference().pool(pool, data))
 

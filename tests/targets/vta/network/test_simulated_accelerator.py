@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.isa import AluOpcode, decode, encode
-from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import AcceleratorLayer, Pool, run_quantized
+from anole.targets.vta.network.network import AcceleratorLayer, IntegerReference, Pool, run_quantized
 from anole.targets.vta.network.simulated_accelerator import (
     SimulatedAccelerator,
     can_add,
-    can_pool,
     epilogue_of,
-    load_layer,
-    load_pool,
+    load_step,
 )
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.templates.conv2d import Immediate
@@ -32,8 +29,11 @@ def no_host(function, arguments):
     raise AssertionError("there is nothing for the host")
 
 
-def agree(case, loaded):
-    """Asserts that hardware and reference compute the same numbers, and that the program runs to its end."""
+@settings(max_examples=examples(400), deadline=None)
+@given(data=st.data())
+def test_a_step_is_bit_equal_to_the_reference_and_its_program_runs_to_its_end(steps, data):
+    case = data.draw(steps)
+    loaded = case.load()
     hardware = SimulatedAccelerator({case.step.result: loaded})
     found, expected = (
         run_quantized(case.network, case.inputs, no_host, accelerator)["y"]
@@ -45,21 +45,6 @@ def agree(case, loaded):
     g, program = case.geometry, loaded.program.instructions
     assert [decode(encode(each, g), g) for each in program] == list(program)
     assert simulate(program, g).cycles > 0
-
-
-@settings(max_examples=examples(250), deadline=None)
-@given(data=st.data())
-def test_a_layer_is_bit_equal_to_the_reference(layers, data):
-    case = data.draw(layers)
-    agree(case, load_layer(case.step, case.geometry))
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(data=st.data())
-def test_a_pooling_is_bit_equal_to_the_reference(pools, data):
-    case = data.draw(pools)
-    assume(can_pool(case.step, case.inputs[0].numbers.shape, case.geometry))
-    agree(case, load_pool(case.step, case.inputs[0].numbers.shape, case.geometry))
 
 
 def layer(geometry=DEFAULT, **changes):
@@ -105,12 +90,11 @@ def test_a_residual_takes_room_among_the_accumulators():
 
 def test_a_layer_whose_config_does_not_fit_the_geometry_is_refused():
     with pytest.raises(ConfigError, match="scratchpad overflow"):
-        load_layer(layer(workload=Conv2d(1, 12, 12, 16, 16, (1, 1))), Geometry(acc_bytes=1 << 10))
+        load_step(layer(workload=Conv2d(1, 12, 12, 16, 16, (1, 1))), (), Geometry(acc_bytes=1 << 10))
 
 
 def test_only_vta_plus_plus_pools():
     pool = Pool("pool", (2, 2), (2, 2), (0, 0, 0, 0), "x", "y", 0)
-    assert can_pool(pool, (1, 8, 8, 16), Geometry(variant="vta++"))
-    assert not can_pool(pool, (1, 8, 8, 16), DEFAULT)
+    assert load_step(pool, (1, 8, 8, 16), Geometry(variant="vta++"))
     with pytest.raises(ConfigError, match="vta cannot surround a tile"):
-        load_pool(pool, (1, 8, 8, 16), DEFAULT)
+        load_step(pool, (1, 8, 8, 16), DEFAULT)

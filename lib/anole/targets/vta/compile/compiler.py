@@ -21,17 +21,23 @@ from anole.record import Config
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.area import relative_area, relative_memory
-from anole.targets.vta.compile.calibrate import observe, read_samples, snr_db
 from anole.targets.vta.compile.common_geometry import choose_geometry
 from anole.targets.vta.compile.partition import Partition, Partitioner
-from anole.targets.vta.compile.quantize import quantize
+from anole.targets.vta.compile.quantize import observe, quantize, read_samples, snr_db
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
-from anole.targets.vta.network.integer import IntegerReference
-from anole.targets.vta.network.network import AcceleratorLayer, Network, float_of, run_quantized
-from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, can_pool, load_layer, load_pool
+from anole.targets.vta.network.network import (
+    AcceleratorLayer,
+    IntegerReference,
+    QuantizedNetwork,
+    float_of,
+    run_quantized,
+)
+from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, load_step
 from anole.targets.vta.simulator.timing import cycles_of, is_extrapolated
 from anole.targets.vta.target import VtaTarget, as_conv2d
+from anole.targets.vta.templates.design import can_run
+from anole.targets.vta.templates.program import Program
 from anole.task import Workload
 
 _log = logging.getLogger(__name__)
@@ -50,7 +56,7 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
         [layer.name for layer in find_layers(imported)],
         lambda workload, position: workload in configs and target.takes(workload, position),
         lambda workload: can_add(as_conv2d(workload), configs[workload], fixed.geometry),
-        lambda pool, shape: can_pool(pool, shape, fixed.geometry),
+        lambda pool, shape: can_run(lambda: load_step(pool, shape, fixed.geometry)),
     ).split()
     _export_host(model, parts, folder / HOST_LIBRARY)
     host = host_of(folder / HOST_LIBRARY)
@@ -58,14 +64,15 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
     observed = observe(parts, samples, host)
     integers = quantize(parts, observed, configs.__getitem__)
     loaded = {
-        step.result: load_layer(step, fixed.geometry)
-        if isinstance(step, AcceleratorLayer)
-        else load_pool(step, observed[step.data].shape[1:], fixed.geometry)
-        for step in integers.accelerated
+        step.result: load_step(step, observed[step.data].shape[1:], fixed.geometry) for step in integers.accelerated
     }
     save_network(folder, integers, loaded)
     runs = [run_quantized(integers, sample, host, IntegerReference()) for sample in samples]
-    steps = _steps(integers, loaded)
+    steps = tuple(
+        AcceleratorStep(step.name, step.result, len(program.instructions), _cycles(program))
+        for step in integers.accelerated
+        for program in [loaded[step.result].program]
+    )
     cycles = sum(step.cycles for step in steps)
     accelerator = Accelerator(
         geometry=fixed.geometry.to_json(),
@@ -105,17 +112,11 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
     write_library(library, executable)
 
 
-def _steps(network: Network, loaded: Mapping[str, Loaded]) -> tuple[AcceleratorStep, ...]:
-    """Returns the layers that the accelerator runs, in order."""
-    steps = []
-    for step in network.accelerated:
-        program = loaded[step.result].program
-        cycles = cycles_of(program.instructions, program.geometry)
-        steps.append(AcceleratorStep(step.name, step.result, len(program.instructions), cycles))
-    return tuple(steps)
+def _cycles(program: Program) -> int:
+    return cycles_of(program.instructions, program.geometry)
 
 
-def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
+def _untuned_cycles(network: QuantizedNetwork, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
     """Returns the cycles of all steps if every layer has the default config.
 
     Where the default config has no room for the residual, the host would add it.
@@ -126,8 +127,8 @@ def _untuned_cycles(network: Network, loaded: Mapping[str, Loaded], target: VtaT
         if isinstance(step, AcceleratorLayer):
             config = target.default_config(step.workload)
             residual = step.residual if can_add(step.workload, config, target.geometry) else None
-            program = load_layer(replace(step, config=config, residual=residual), target.geometry).program
-        cycles += cycles_of(program.instructions, program.geometry)
+            program = load_step(replace(step, config=config, residual=residual), (), target.geometry).program
+        cycles += _cycles(program)
     return cycles
 
 

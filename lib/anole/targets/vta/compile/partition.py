@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
-from anole.extract.passes.mutators import variables
+from anole.extract.passes.mutators import extents, variables
+from anole.targets.shared.reference import anchor
 from anole.targets.vta.network.network import HostCall, Pool
 from anole.task import Workload
 
@@ -25,15 +26,15 @@ _RELU, _RELU6, _CLIP = "relax.nn.relu", "relax.nn.relu6", "relax.clip"
 
 
 @dataclass(frozen=True)
-class Chain:
-    """An anchor operator with its epilogue.
+class FusedLayer:
+    """An anchor operator with its epilogue, in floating point.
 
     Attributes:
-        data, result, residual: names of values; the residual is None if none is added.
+        data, result, residual: names of values.
         weight: shape HWIO for a convolution, (in, out) for a matrix product.
         bias: shape (out channels,).
         positive: whether negative results become 0.
-        cap: upper bound of the results; None if there is none.
+        cap: upper bound of the results, if any.
         shape: shape of the result.
     """
 
@@ -48,19 +49,21 @@ class Chain:
     cap: float | None
     shape: tuple[int, ...]
 
+    def run(self, data: NDArray[Any], residual: NDArray[Any] | None) -> NDArray[np.float32]:
+        """Returns the result for data and a residual."""
+        flat = data if self.weight.ndim == 4 else data.reshape(-1, self.weight.shape[0])
+        total = (anchor(self.workload, flat, self.weight) + self.bias).reshape(self.shape)
+        if residual is not None:
+            total = total + residual
+        return np.clip(total, 0, self.cap) if self.positive else total
 
-Part = Chain | Pool | HostCall
+
+Part = FusedLayer | Pool | HostCall
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A network split into parts.
-
-    Attributes:
-        inputs, outputs: names of values.
-        parts: the parts, in an order in which they can run.
-        host: module with the functions that the host is called for.
-    """
+    """A network split into parts, in an order in which they can run; `host` has the functions of the host."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -105,11 +108,11 @@ class Partitioner:
 
     def split(self) -> Partition:
         """Returns the parts."""
-        chains, inner = self._chains()
+        layers, inner = self._layers()
         builder, parts, waiting = relax.BlockBuilder(), list[Part](), list[int]()
-        accelerated = {chain.result for chain in chains.values()}
+        accelerated = {layer.result for layer in layers.values()}
         for position, binding in enumerate(self._bindings):
-            part: Part | None = chains.get(position) or self._max_pool(binding, accelerated)
+            part: Part | None = layers.get(position) or self._max_pool(binding, accelerated)
             if part is not None:
                 self._flush(waiting, parts, builder)
                 parts.append(part)
@@ -120,65 +123,56 @@ class Partitioner:
         outputs = tuple(self._names[var] for var in self._outputs)
         return Partition(tuple(self._names[p] for p in self._main.params), outputs, tuple(parts), builder.get())
 
-    def _chains(self) -> tuple[dict[int, Chain], set[int]]:
-        """Returns the chains by the position of their last operator, and the positions of all their other operators."""
-        chains: dict[int, Chain] = {}
+    def _layers(self) -> tuple[dict[int, FusedLayer], set[int]]:
+        """Returns the layers by the position of their last operator, and the positions of all their other operators."""
+        layers: dict[int, FusedLayer] = {}
         inner: set[int] = set()
         number = -1
         for position, binding in enumerate(self._bindings):
             call = binding.value
-            workload = workload_of(call) if isinstance(call, ir.Call) and isinstance(call.op, ir.Op) else None
+            workload = workload_of(call) if _operator(call) else None
             if workload is None:
                 continue
             number += 1
             if not isinstance(call.args[0], relax.Var) or not self._takes(workload, number):
                 continue
-            positions, chain = self._chain(position, call, workload, self._layer_names[number], inner | set(chains))
-            chains[positions[-1]] = chain
+            positions, layer = self._layer(position, call, workload, self._layer_names[number], inner | set(layers))
+            layers[positions[-1]] = layer
             inner |= set(positions[:-1])
-        return chains, inner
+        return layers, inner
 
-    def _chain(
+    def _layer(
         self, position: int, call: ir.Call, workload: Workload, name: str, taken: set[int]
-    ) -> tuple[list[int], Chain]:
+    ) -> tuple[list[int], FusedLayer]:
+        """Returns the positions of a layer's operators, and the layer."""
         weight = call.args[1].value.numpy()
         bias: NDArray[np.float32] | None = None
         residual, positive, cap = None, False, None
         positions = [position]
-        while (following := self._only_user(positions[-1])) is not None and following not in taken:
+        while not positive and (following := self._only_user(positions[-1])) is not None and following not in taken:
             var, user = self._bindings[positions[-1]].var, self._bindings[following].value
-            kind = user.op.name if isinstance(user, ir.Call) and isinstance(user.op, ir.Op) else ""
+            kind = _operator(user)
             if kind == "relax.add":
                 other = user.args[1] if user.args[0].same_as(var) else user.args[0]
                 constant = _channels(other, weight.shape[-1])
                 if constant is not None and bias is None:
                     bias = constant
                 elif residual is None and _are_added(var, other, user) and self._can_add(workload):
-                    residual = other
+                    residual = self._names[other]
                 else:
                     break
             elif kind in (_RELU, _RELU6) or (kind == _CLIP and _number(user.args[1]) == 0):
                 positive = True
                 most = 6.0 if kind == _RELU6 else _number(user.args[2]) if kind == _CLIP else math.inf
                 cap = None if most == math.inf else most
-                positions.append(following)
-                break
             else:
                 break
             positions.append(following)
+        if bias is None:
+            bias = np.zeros(weight.shape[-1], np.float32)
         last = self._bindings[positions[-1]]
-        return positions, Chain(
-            name,
-            workload,
-            self._names[call.args[0]],
-            self._names[last.var],
-            None if residual is None else self._names[residual],
-            weight,
-            np.zeros(weight.shape[-1], np.float32) if bias is None else bias,
-            positive,
-            cap,
-            tuple(int(extent) for extent in last.value.ty.shape),
-        )
+        names = self._names[call.args[0]], self._names[last.var], residual
+        return positions, FusedLayer(name, workload, *names, weight, bias, positive, cap, tuple(extents(last.value)))
 
     def _only_user(self, position: int) -> int | None:
         """Returns the position of a value's only reader, or None if there is no single one."""
@@ -188,32 +182,19 @@ class Partitioner:
 
     def _max_pool(self, binding: Any, accelerated: set[str]) -> Pool | None:
         call = binding.value
-        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
-            return None
-        if call.op.name != "relax.nn.max_pool2d" or self._names.get(call.args[0]) not in accelerated:
+        if _operator(call) != "relax.nn.max_pool2d" or self._names.get(call.args[0]) not in accelerated:
             return None
         attrs = call.attrs
-        plain = attrs.layout == "NHWC" and not attrs.ceil_mode and all(int(each) == 1 for each in attrs.dilation)
-        if not plain:
+        if attrs.layout != "NHWC" or attrs.ceil_mode or any(int(each) != 1 for each in attrs.dilation):
             return None
-        (kernel_h, kernel_w), (stride_h, stride_w) = attrs.pool_size, attrs.strides
+        kernel, strides = ((int(rows), int(columns)) for rows, columns in (attrs.pool_size, attrs.strides))
         top, left, bottom, right = (int(each) for each in attrs.padding)
-        name = self._names[binding.var]
-        pool = Pool(
-            f"max_pool_{name}",
-            (int(kernel_h), int(kernel_w)),
-            (int(stride_h), int(stride_w)),
-            (top, left, bottom, right),
-            self._names[call.args[0]],
-            name,
-            exponent=0,
-        )
-        return pool if self._can_pool(pool, tuple(int(extent) for extent in call.args[0].ty.shape)) else None
+        data, name = self._names[call.args[0]], self._names[binding.var]
+        pool = Pool(f"max_pool_{name}", kernel, strides, (top, left, bottom, right), data, name, exponent=0)
+        return pool if self._can_pool(pool, tuple(extents(call.args[0]))) else None
 
     def _flush(self, waiting: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
         """Makes one function of the host of the waiting operators."""
-        if not waiting:
-            return
         inside = set(waiting)
         bindings = [self._bindings[position] for position in waiting]
         made = {binding.var for binding in bindings}
@@ -263,6 +244,11 @@ def _renamed(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
     return expr
 
 
+def _operator(expr: ir.Expr) -> str:
+    """Returns the name of the operator that an expression calls; an empty one if it calls none."""
+    return expr.op.name if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) else ""
+
+
 def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
     """Returns a constant with one number for each channel; a scalar is repeated."""
     if not isinstance(expr, ir.GenericConst):
@@ -277,7 +263,7 @@ def _are_added(value: relax.Var, other: ir.Expr, call: ir.Call) -> bool:
     """Whether a call adds two different variables, both of the shape and type of its result."""
     if not isinstance(other, relax.Var) or other.same_as(value):
         return False
-    types = [(str(ty.dtype), [int(extent) for extent in ty.shape]) for ty in (value.ty, other.ty, call.ty)]
+    types = [(str(each.ty.dtype), extents(each)) for each in (value, other, call)]
     return types[0] == types[1] == types[2]
 
 

@@ -1,20 +1,36 @@
-"""Post-training quantisation: symmetric, with one power-of-two scale for each value and weight."""
+"""Post-training quantisation: symmetric, with one power-of-two scale for each value and weight, found on samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.declared.entries import ModelSpec
+from anole.documents.build import TensorInfo
+from anole.errors import BuildError
 from anole.record import Config
-from anole.targets.vta.compile.calibrate import Observed, best_exponent
-from anole.targets.vta.compile.partition import Chain, Partition
-from anole.targets.vta.network.network import MOST, AcceleratorLayer, Network, NetworkStep, Pool
+from anole.targets.vta.compile.partition import FusedLayer, Partition
+from anole.targets.vta.network.network import (
+    MOST,
+    AcceleratorLayer,
+    Host,
+    NetworkStep,
+    Pool,
+    QuantizedNetwork,
+    max_pool,
+)
 from anole.targets.vta.target import as_conv2d
 from anole.task import Workload
+
+_N_RANDOM = 4
+_FINER = 4
 
 _BIAS_BITS = 28
 _MOST_BIAS = 2 << _BIAS_BITS
@@ -26,8 +42,89 @@ _RESIDUAL_SHIFT = 22
 _FINEST = -1000
 """A scale finer than any that occurs."""
 
+Sample = Sequence[NDArray[Any]]
+Observed = Mapping[str, NDArray[np.float32]]
+"""Every value by name, over all samples: shape (n_samples, *shape)."""
 
-def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> Network:
+
+def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
+    """Returns a model's calibration samples: its own, or standard normal ones if it has none.
+
+    Raises:
+        BuildError: the model's file is not readable or does not fit its inputs.
+    """
+    if model.calibration is None:
+        rng = np.random.default_rng(0)
+        return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM)]
+    path = Path(model.calibration)
+    try:
+        loaded = np.load(path)
+        arrays = {inputs[0].name: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise BuildError(f"{path}: is neither .npy nor .npz: {error}") from error
+    for info in inputs:
+        found = arrays.get(info.name)
+        if found is None or found.shape[1:] != info.shape or not len(found):
+            shown = f"shape {found.shape}" if found is not None else "none of that name"
+            expected = f"(samples, {', '.join(map(str, info.shape))})"
+            raise BuildError(f"{path}: found {shown} for input {info.name}; allowed is shape {expected}")
+        if found.dtype.kind not in "biuf" or not np.isfinite(found).all():
+            raise BuildError(f"{path}: input {info.name}: found values that are not finite numbers")
+    n = min(len(arrays[info.name]) for info in inputs)
+    return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]
+
+
+def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed:
+    """Runs a network in floating point on samples and returns all of its values."""
+    observed: dict[str, list[NDArray[Any]]] = {}
+    for sample in samples:
+        values: dict[str, NDArray[Any]] = dict(zip(parts.inputs, sample, strict=True))
+        for part in parts.parts:
+            match part:
+                case FusedLayer():
+                    residual = None if part.residual is None else values[part.residual]
+                    values[part.result] = part.run(values[part.data], residual)
+                case Pool():
+                    values[part.result] = max_pool(part, values[part.data], -np.inf)
+                case _:
+                    results = host(part.function, [values[name] for name in part.arguments])
+                    values |= zip(part.results, results, strict=True)
+        for name, value in values.items():
+            observed.setdefault(name, []).append(value)
+    return {name: np.stack(arrays) for name, arrays in observed.items()}
+
+
+def best_exponent(values: NDArray[np.float32]) -> int:
+    """Returns the power-of-two scale with which integers approximate values with the least mean square error.
+
+    The coarsest candidate scale holds the largest value; finer ones clip it, but are more precise elsewhere.
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    if not largest or not math.isfinite(largest):
+        return 0
+    coarsest = math.ceil(math.log2(largest / MOST))
+    flat = values.ravel()
+    errors = []
+    for exponent in range(coarsest, coarsest - _FINER, -1):
+        numbers = _rounded(flat, exponent)
+        errors.append((float(np.square(np.ldexp(numbers, exponent) - flat, dtype=np.float64).sum()), -exponent))
+    return -min(errors)[1]
+
+
+def snr_db(expected: NDArray[Any], found: NDArray[Any]) -> float | None:
+    """Returns the signal-to-noise ratio in decibels; None where noise or signal is zero, or the ratio not finite."""
+    wide = expected.astype(np.float64)
+    signal, noise = float(np.square(wide).sum()), float(np.square(wide - found).sum())
+    return 10 * math.log10(signal / noise) if 0 < signal < math.inf and 0 < noise < math.inf else None
+
+
+def _random(info: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
+    if info.dtype.startswith("float"):
+        return rng.standard_normal(info.shape).astype(info.dtype)
+    return rng.integers(0, 2, info.shape).astype(info.dtype)
+
+
+def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> QuantizedNetwork:
     """Returns the network in integers, whose scales follow from all values observed on samples."""
     exponents: dict[str, int] = {}
 
@@ -39,7 +136,7 @@ def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload
     steps: list[NetworkStep] = []
     for part in parts.parts:
         match part:
-            case Chain():
+            case FusedLayer():
                 residual_exponent = None if part.residual is None else exponent_of(part.residual)
                 data_exponent, result_exponent = exponent_of(part.data), exponent_of(part.result)
                 layer = _layer(part, data_exponent, residual_exponent, result_exponent, config_of(part.workload))
@@ -50,48 +147,41 @@ def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload
                 steps.append(replace(part, exponent=exponent))
             case _:
                 steps.append(part)
-    return Network(parts.inputs, parts.outputs, tuple(steps))
+    return QuantizedNetwork(parts.inputs, parts.outputs, tuple(steps))
 
 
 def _layer(
-    chain: Chain, data_exponent: int, residual_exponent: int | None, result_exponent: int, config: Config
+    fused: FusedLayer, data_exponent: int, residual_exponent: int | None, result_exponent: int, config: Config
 ) -> AcceleratorLayer:
-    w = as_conv2d(chain.workload)
+    w = as_conv2d(fused.workload)
     # The finest bits of weights do not matter where the weights are tiny beside what is added to the products.
-    best = best_exponent(chain.weight) if chain.weight.any() else result_exponent - data_exponent
-    weight_exponent = max(best, _finest_sum(chain, residual_exponent) - data_exponent)
+    best = best_exponent(fused.weight) if fused.weight.any() else result_exponent - data_exponent
+    weight_exponent = max(best, _finest_sum(fused, residual_exponent) - data_exponent)
     sum_exponent = data_exponent + weight_exponent
     # A result finer than the sum would only be the sum shifted left.
     result_exponent = max(result_exponent, sum_exponent)
     shift = result_exponent - sum_exponent
     half = 1 << shift - 1 if shift else 0
-    bias = np.rint(np.ldexp(chain.bias.astype(np.float64), -sum_exponent)) + half
-    high = MOST if chain.cap is None else min(MOST, math.floor(math.ldexp(chain.cap, -result_exponent)))
+    bias = np.rint(np.ldexp(fused.bias.astype(np.float64), -sum_exponent)) + half
+    weight = _rounded(fused.weight, weight_exponent).astype(np.int8)
+    high = MOST if fused.cap is None else min(MOST, math.floor(math.ldexp(fused.cap, -result_exponent)))
     return AcceleratorLayer(
-        chain.name,
-        w,
-        config,
-        chain.data,
-        chain.result,
-        chain.residual,
-        data_exponent,
-        weight_exponent,
-        residual_exponent or 0,
-        result_exponent,
-        0 if chain.positive else -MOST,
-        high,
-        chain.shape,
-        _whole(chain.weight, weight_exponent).reshape(*w.kernel, w.in_channels, w.out_channels),
+        *(fused.name, w, config, fused.data, fused.result, fused.residual),
+        *(data_exponent, weight_exponent, residual_exponent or 0, result_exponent),
+        *(0 if fused.positive else -MOST, high),
+        fused.shape,
+        weight.reshape(*w.kernel, w.in_channels, w.out_channels),
         np.clip(bias, -_MOST_BIAS, _MOST_BIAS).astype(np.int32),
     )
 
 
-def _finest_sum(chain: Chain, residual_exponent: int | None) -> int:
+def _finest_sum(fused: FusedLayer, residual_exponent: int | None) -> int:
     """Returns the finest scale of the sums at which bias and residual are not cut off."""
-    most_bias = float(np.abs(chain.bias).max(initial=0.0))
+    most_bias = float(np.abs(fused.bias).max(initial=0.0))
     finest = math.frexp(most_bias)[1] - _BIAS_BITS if most_bias else _FINEST
     return finest if residual_exponent is None else max(finest, residual_exponent - _RESIDUAL_SHIFT)
 
 
-def _whole(weight: NDArray[np.float32], exponent: int) -> NDArray[np.int8]:
-    return np.clip(np.rint(np.ldexp(weight, -exponent)), -MOST, MOST).astype(np.int8)
+def _rounded(values: NDArray[np.float32], exponent: int) -> NDArray[np.float32]:
+    """Returns values in units of a scale, rounded to nearest and clipped to what an integer holds."""
+    return np.clip(np.rint(np.ldexp(values, -exponent)), -MOST, MOST)

@@ -20,16 +20,15 @@ from anole.targets.vta.network.network import (
     AcceleratorLayer,
     Host,
     HostCall,
-    Network,
     NetworkStep,
     Pool,
+    QuantizedNetwork,
     StepRunner,
     Value,
     float_of,
     run_quantized,
 )
-from anole.targets.vta.network.simulated_accelerator import Loaded, SimulatedAccelerator
-from anole.targets.vta.network.tensor_layout import unpack_weight
+from anole.targets.vta.network.simulated_accelerator import Loaded, SimulatedAccelerator, unpack_weight
 from anole.targets.vta.templates.program import Program, Region
 from anole.task import workload_from_json, workload_to_json
 
@@ -39,7 +38,7 @@ _KINDS: dict[str, type[NetworkStep]] = {"layer": AcceleratorLayer, "pool": Pool,
 _ARRAYS = ("weight", "bias")
 
 
-def save_network(folder: Path, network: Network, loaded: Mapping[str, Loaded]) -> None:
+def save_network(folder: Path, network: QuantizedNetwork, loaded: Mapping[str, Loaded]) -> None:
     """Writes all files of a network except the host's library into an existing folder."""
     (folder / "steps").mkdir()
     steps = []
@@ -54,14 +53,9 @@ def save_network(folder: Path, network: Network, loaded: Mapping[str, Loaded]) -
 
 @dataclass(frozen=True)
 class BuiltNetwork:
-    """A network that can be run.
+    """A network that can be run, on the simulated accelerator with all programs."""
 
-    Attributes:
-        hardware: the simulated accelerator with all programs.
-        host: calls the host's functions.
-    """
-
-    network: Network
+    network: QuantizedNetwork
     hardware: SimulatedAccelerator
     host: Host
 
@@ -105,7 +99,7 @@ def load_programs(folder: Path) -> dict[str, Program]:
     return {step.name: loaded[step.result].program for step in network.accelerated}
 
 
-def _read_network(folder: Path) -> tuple[Network, dict[str, Loaded]]:
+def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, Loaded]]:
     """Returns the network that a folder holds, and the program and constants of each of its accelerator steps."""
     try:
         plain = json.loads((folder / "network.json").read_text(encoding="utf-8"))
@@ -113,7 +107,7 @@ def _read_network(folder: Path) -> tuple[Network, dict[str, Loaded]]:
             raise BuildError(f"{folder}: found schema {plain['schema']}; this Anole reads {SCHEMA}")
         loaded: dict[str, Loaded] = {}
         steps = [_load_step(folder, each, loaded) for each in plain["steps"]]
-        return Network(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps)), loaded
+        return QuantizedNetwork(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps)), loaded
     except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
         raise BuildError(f"{folder}: is not a build for vta: {type(error).__name__}: {error}") from error
 

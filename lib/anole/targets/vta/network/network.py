@@ -1,4 +1,4 @@
-"""A quantised network: integer layers for the accelerator, and host functions between them.
+"""A quantised network: integer layers for the accelerator, host functions between them, and the reference in NumPy.
 
 A value is held as int8 with a power-of-two scale, or as float32 where the host computes.
 """
@@ -31,8 +31,6 @@ class Quantized(NamedTuple):
 
 
 Value = Quantized | NDArray[Any]
-Values = dict[str, Value]
-"""The values known so far, by name."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,8 @@ class AcceleratorLayer:
     clipped.
 
     Attributes:
-        name: name of the model's layer.
         workload: the layer as a convolution; data and result are reshaped accordingly.
-        config: its schedule.
         data, result, residual: names of values; a residual has the result's shape and is added before the shift.
-        data_exponent, weight_exponent, residual_exponent, result_exponent: the scales.
-        low, high: bounds to which the result is clipped.
-        result_shape: shape of the result in the network.
         weight: int8, HWIO.
         bias: int32, shape (out channels,), in units of the sum.
     """
@@ -86,7 +79,6 @@ class Pool:
     """A maximum pool on the accelerator.
 
     Attributes:
-        kernel, strides: rows and columns of the window and of its step.
         padding: top, left, bottom, right.
         data, result: names of values, NHWC, of the same scale.
         exponent: the scale; 0 in floating point.
@@ -103,12 +95,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class HostCall:
-    """A host function on float32 values.
-
-    Attributes:
-        function: the function's name.
-        arguments, results: names of values.
-    """
+    """A host function on float32 values, which are named."""
 
     function: str
     arguments: tuple[str, ...]
@@ -122,12 +109,8 @@ _MOST_RESIDUAL = 1 << 29
 
 
 @dataclass(frozen=True)
-class Network:
-    """The steps of a network, in order.
-
-    Attributes:
-        inputs, outputs: names of values.
-    """
+class QuantizedNetwork:
+    """The steps of a network, in order; inputs and outputs are names of values."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -159,10 +142,10 @@ class StepRunner:
 
 
 def run_quantized(
-    network: Network, inputs: Sequence[NDArray[Any]], host: Host, accelerator: StepRunner
+    network: QuantizedNetwork, inputs: Sequence[NDArray[Any]], host: Host, accelerator: StepRunner
 ) -> Mapping[str, Value]:
     """Runs a network and returns all of its values."""
-    values: Values = dict(zip(network.inputs, inputs, strict=True))
+    values: dict[str, Value] = dict(zip(network.inputs, inputs, strict=True))
     for step in network.steps:
         match step:
             case AcceleratorLayer():
@@ -204,3 +187,44 @@ def _rescaled(numbers: Data, shift: int) -> Sum:
     wide = numbers.astype(np.int64)
     shifted = wide << min(shift, 31) if shift >= 0 else wide >> min(-shift, 63)
     return np.asarray(np.clip(shifted, -_MOST_RESIDUAL, _MOST_RESIDUAL), np.int32)
+
+
+class IntegerReference(StepRunner):
+    """Computes layers by their definition, in integers; the accelerator must match it bit for bit."""
+
+    def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
+        """Returns the result of a layer."""
+        w = layer.workload
+        windows = windows_of(data, w.kernel, w.strides, w.padding, 0)
+        # Sums of this size are exact in float64, whose products are much faster than those of integers.
+        products = np.tensordot(
+            windows.astype(np.float64), layer.weight.astype(np.float64), axes=((4, 5, 3), (0, 1, 2))
+        )
+        total = products.astype(np.int64) + layer.bias
+        if residual is not None:
+            total = total + residual
+        shifted = total >> layer.shift if layer.shift >= 0 else total << -layer.shift
+        return np.asarray(np.clip(shifted, layer.low, layer.high), np.int8)
+
+    def pool(self, pool: Pool, data: Data) -> Data:
+        """Returns the maximum over windows."""
+        return max_pool(pool, data, int(np.iinfo(np.int8).min))
+
+
+def max_pool(pool: Pool, data: NDArray[Any], least: float) -> NDArray[Any]:
+    """Returns the maximum over windows of NHWC data, with a border of the least value."""
+    return np.asarray(windows_of(data, pool.kernel, pool.strides, pool.padding, least).max(axis=(4, 5)))
+
+
+def windows_of(
+    data: NDArray[Any],
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    border: float,
+) -> NDArray[Any]:
+    """Returns the windows of NHWC data, shape (n, rows, columns, channels, kernel rows, kernel columns)."""
+    top, left, bottom, right = padding
+    padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=border)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=(1, 2))
+    return np.asarray(windows[:, :: strides[0], :: strides[1]])

@@ -1,4 +1,4 @@
-"""Runs layers on the simulated hardware: lowers them to programs and executes these."""
+"""Runs layers on the simulated hardware: lowers them to programs, packs tensors into DRAM, and executes."""
 
 from __future__ import annotations
 
@@ -9,24 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.errors import ConfigError
 from anole.record import Config
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.isa import AluOpcode
+from anole.targets.vta.isa import AluOpcode, encode_uop
 from anole.targets.vta.network.network import AcceleratorLayer, Data, Pool, StepRunner, Sum
 from anole.targets.vta.network.pool import lower_pool, pooled_size
-from anole.targets.vta.network.tensor_layout import (
-    memory_image,
-    pack_bias,
-    pack_data,
-    pack_out,
-    pack_weight,
-    region_of,
-    unpack_out,
-)
 from anole.targets.vta.simulator.functional import FunctionalSimulator
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Immediate, Residual, lower_conv2d
-from anole.targets.vta.templates.design import design_of, whole_blocks
+from anole.targets.vta.templates.design import can_run, design_of, whole_blocks
 from anole.targets.vta.templates.program import Program
 from anole.task import Conv2d
 
@@ -53,56 +43,52 @@ def epilogue_of(layer: AcceleratorLayer, geometry: Geometry) -> tuple[EpilogueSt
 
 def can_add(workload: Conv2d, config: Config, geometry: Geometry) -> bool:
     """Returns whether a layer has room to add a residual."""
-    try:
-        design_of(workload, geometry, config, (Bias(), Residual(), *SHIFT_AND_CLIP))
-    except ConfigError:
-        return False
-    return True
+    return can_run(lambda: design_of(workload, geometry, config, (Bias(), Residual(), *SHIFT_AND_CLIP)))
 
 
-def can_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> bool:
-    """Returns whether the accelerator can run a pool on data of this shape, NHWC."""
-    try:
-        load_pool(pool, shape, geometry)
-    except ConfigError:
-        return False
-    return True
-
-
-def load_layer(layer: AcceleratorLayer, geometry: Geometry) -> Loaded:
-    """Returns the program of a layer, and its packed weight and bias.
-
-    Raises:
-        ConfigError: the layer's config does not fit the geometry.
-    """
-    epilogue = epilogue_of(layer, geometry)
-    design = design_of(layer.workload, geometry, layer.config, epilogue)
-    whole = whole_blocks(layer.workload, geometry)
-    ci, co = whole.in_channels - layer.workload.in_channels, whole.out_channels - layer.workload.out_channels
-    weight = np.pad(layer.weight, ((0, 0), (0, 0), (0, ci), (0, co)))
-    return Loaded(
-        lower_conv2d(whole, design.schedule, geometry, epilogue),
-        {"weight": pack_weight(weight, geometry), "bias": pack_bias(np.pad(layer.bias, (0, co)), geometry)},
-    )
-
-
-def load_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Loaded:
-    """Returns the program of a pool on data of this shape, NHWC.
+def load_step(step: AcceleratorLayer | Pool, shape: tuple[int, ...], geometry: Geometry) -> Loaded:
+    """Returns the program and the packed constants of a step that reads data of this shape; a pool's is NHWC.
 
     Raises:
         ConfigError: the accelerator cannot run it.
     """
-    n, h, w, c = shape
-    blocks = -(-c // geometry.block_out) * geometry.block_out
-    return Loaded(lower_pool(pool, (n, h, w, blocks), geometry), {})
+    if isinstance(step, Pool):
+        *pixels, channels = shape
+        return Loaded(
+            lower_pool(step, (*pixels, -(-channels // geometry.block_out) * geometry.block_out), geometry), {}
+        )
+    epilogue = epilogue_of(step, geometry)
+    design = design_of(step.workload, geometry, step.config, epilogue)
+    whole = whole_blocks(step.workload, geometry)
+    ci, co = whole.in_channels - step.workload.in_channels, whole.out_channels - step.workload.out_channels
+    weight = np.pad(step.weight, ((0, 0), (0, 0), (0, ci), (0, co)))
+    return Loaded(
+        lower_conv2d(whole, design.schedule, geometry, epilogue),
+        {"weight": _pack_weight(weight, geometry), "bias": _pack_bias(np.pad(step.bias, (0, co)), geometry)},
+    )
+
+
+def _pack_weight(weight: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
+    """Returns HWIO weights as [CO/BO][CI/BI][KH][KW][BO][BI]."""
+    kh, kw, ci, co = weight.shape
+    bi, bo = geometry.block_in, geometry.block_out
+    return weight.reshape(kh, kw, ci // bi, bi, co // bo, bo).transpose(4, 2, 0, 1, 5, 3)
+
+
+def unpack_weight(weight: NDArray[Any]) -> NDArray[Any]:
+    """Returns [CO/BO][CI/BI][KH][KW][BO][BI] weights as HWIO."""
+    co, ci, kh, kw, bo, bi = weight.shape
+    return weight.transpose(2, 3, 1, 5, 0, 4).reshape(kh, kw, ci * bi, co * bo)
+
+
+def _pack_bias(bias: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
+    """Returns a bias of shape (CO,) as [CO/BO][B][BO]."""
+    blocks = bias.reshape(-1, 1, geometry.block_out)
+    return np.broadcast_to(blocks, (len(blocks), geometry.batch, geometry.block_out))
 
 
 class SimulatedAccelerator(StepRunner):
-    """The simulated hardware.
-
-    Args:
-        loaded: every step's program and constants, by the name of its result.
-    """
+    """The simulated hardware, with every step's program and constants by the name of its result."""
 
     def __init__(self, loaded: Mapping[str, Loaded]) -> None:
         self.loaded = loaded
@@ -111,29 +97,34 @@ class SimulatedAccelerator(StepRunner):
         """Runs a layer's program."""
         loaded = self.loaded[layer.result]
         g, w = loaded.program.geometry, layer.workload
-        tensors = {"data": pack_data(_filled(data, g.block_in), g), **loaded.constants}
+        tensors = {"data": _packed(data, g.batch, g.block_in), **loaded.constants}
         if residual is not None:
-            tensors["residual"] = pack_out(_filled(residual, g.block_out), g)
+            tensors["residual"] = _packed(residual, g.batch, g.block_out)
         return _run(loaded.program, tensors, (w.batch, w.out_height, w.out_width, w.out_channels))
 
     def pool(self, pool: Pool, data: Data) -> Data:
         """Runs a pool's program."""
         program = self.loaded[pool.result].program
-        block = program.geometry.block_out
-        wide = pack_out(_filled(data, block), program.geometry).astype(np.int32)
+        wide = _packed(data, program.geometry.batch, program.geometry.block_out).astype(np.int32)
         n, h, w, c = data.shape
         return _run(program, {"data": wide}, (n, *pooled_size(pool, h, w), c))
 
 
+def _packed(tensor: NDArray[Any], batch: int, block: int) -> NDArray[Any]:
+    """Returns an NHWC tensor as [N/B][C/BLOCK][H][W][B][BLOCK], its channels padded to whole blocks."""
+    whole = np.pad(tensor, ((0, 0), (0, 0), (0, 0), (0, -tensor.shape[-1] % block)))
+    n, h, w, c = whole.shape
+    return whole.reshape(n // batch, batch, h, w, c // block, block).transpose(0, 4, 2, 3, 1, 5)
+
+
 def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> Data:
-    """Runs a program and returns its region ``out``, as NHWC of this shape."""
-    dram = memory_image(program, tensors)
-    FunctionalSimulator(program.geometry, dram).run(program.instructions)
+    """Runs a program on packed tensors, and returns its region ``out`` as NHWC of this shape."""
     g, (n, h, w, c) = program.geometry, shape
-    blocks = (n // g.batch, -(-c // g.block_out), h, w, g.batch, g.block_out)
-    return unpack_out(region_of(program, dram, "out").view(np.int8).reshape(blocks))[..., :c]
-
-
-def _filled(data: NDArray[Any], block: int) -> NDArray[Any]:
-    """Returns NHWC data with its channels padded to whole blocks."""
-    return np.pad(data, ((0, 0), (0, 0), (0, 0), (0, -data.shape[-1] % block)))
+    dram = np.zeros(max(region.address + region.size_bytes for region in program.regions.values()), np.uint8)
+    places = {name: slice(place.address, place.address + place.size_bytes) for name, place in program.regions.items()}
+    uops = np.array([encode_uop(uop, g) for uop in program.uops], dtype="<u4")
+    for name, tensor in {**tensors, "uop": uops}.items():
+        dram[places[name]] = np.ascontiguousarray(tensor).view(np.uint8).ravel()
+    FunctionalSimulator(g, dram).run(program.instructions)
+    out = dram[places["out"]].view(np.int8).reshape(n // g.batch, -1, h, w, g.batch, g.block_out)
+    return out.transpose(0, 4, 2, 3, 1, 5).reshape(n, h, w, -1)[..., :c]

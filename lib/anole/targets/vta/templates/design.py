@@ -277,6 +277,15 @@ def _penalty(bounds: Bounds, geometry: Geometry) -> float:
     return bounds.penalty_of(geometry)
 
 
+def can_run(lower: Callable[[], object]) -> bool:
+    """Returns whether the accelerator can run what a function lowers; otherwise, that raises ConfigError."""
+    try:
+        lower()
+    except ConfigError:
+        return False
+    return True
+
+
 def default_config(w: Conv2d, base: Geometry) -> Config:
     """Returns a config on `base` itself: whole rows if possible, as many as fit, and two threads if possible.
 
