@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,23 +12,24 @@ from tvm import ir, relax, tirx
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
 from anole.extract.imported import Imported
-from anole.extract.passes.absorb_pads import pad_in_convolutions
-from anole.extract.passes.as_conv2d import make_images
-from anole.extract.passes.canonicalize import speak_plainly
-from anole.extract.passes.channels_last import lay_channels_last
+from anole.extract.passes.as_conv2d import as_conv2d
+from anole.extract.passes.canonicalize import canonicalize
+from anole.extract.passes.channels_last import lay_channels_last, sink_permutations
+from anole.extract.passes.convolutions import is_channels_last
 from anole.extract.passes.fold_constants import fold_constants
-from anole.extract.passes.idle_taps import drop_idle_taps
 from anole.extract.passes.join_branches import join_branches
-from anole.extract.passes.merge_affine import merge_constants
-from anole.extract.passes.normalize_products import absorb_transpositions, is_transposed_product
-from anole.extract.passes.sink_permutations import sink_permutations
-from anole.extract.passes.subpixel import convolve_forward
+from anole.extract.passes.merge_affine import merge_affine
+from anole.extract.passes.mutators import bindings, operator_of
+from anole.extract.passes.normalize_products import is_transposed_product, normalize_products
+from anole.extract.passes.padding import absorb_pads, drop_idle_taps
+from anole.extract.passes.subpixel import subpixel
 from anole.host.guard import step
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
 
+_ANCHORS = ("relax.nn.conv2d", "relax.matmul")
 _MOST_ELEMENTS = 2**31
 """The largest number of elements of a value in a network; constants would otherwise be evaluated at any size."""
 
@@ -45,26 +45,24 @@ class Layer:
 def normalize(model: ModelSpec, imported: Imported) -> Imported:
     """Returns the model with batch-norms folded, constants evaluated and NHWC inside; its interface stays as it is.
 
-    Matrix products read a transposed right operand directly, see `anole.extract.passes.normalize_products`.
-
     Raises:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
     """
     transform = relax.transform
-    images = [fold_constants, make_images]
+    images = [fold_constants, as_conv2d]
     inference = [transform.FoldBatchnormToConv2D(), transform.DecomposeOpsForInference()]
     # The layout conversion crashes on weights that are still expressions, hence constants first.
     fold = [
         transform.CanonicalizeBindings(),
         fold_constants,
         transform.CanonicalizeBindings(),
-        speak_plainly,
+        canonicalize,
         fold_constants,
         transform.DeadCodeElimination(),
     ]
-    convert = [lay_channels_last, sink_permutations, pad_in_convolutions, drop_idle_taps]
+    convert = [lay_channels_last, sink_permutations, absorb_pads, drop_idle_taps]
     once = transform.EliminateCommonSubexpr()
-    plain = [convolve_forward, absorb_transpositions, merge_constants, once, join_branches, merge_constants, once]
+    plain = [subpixel, normalize_products, merge_affine, once, join_branches, merge_affine, once]
     module = imported.module
     _refuse_giants(model, module)
     try:
@@ -82,44 +80,42 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
 
 def _refuse_giants(model: ModelSpec, module: tvm.IRModule) -> None:
     """Raises ExtractError if a value of the network is too large to be computed."""
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            shape = _shape(binding.var.ty)
-            if shape is not None and prod(shape) > _MOST_ELEMENTS:
-                operator = getattr(getattr(getattr(binding, "value", None), "op", None), "name", "a value")
-                raise ExtractError(
-                    f"model {model.name}: {operator} has the shape {list(shape)}; "
-                    f"a value has at most {_MOST_ELEMENTS} elements"
-                )
+    for binding in bindings(module["main"]):
+        shape = _shape(binding.var.ty)
+        if shape is not None and prod(shape) > _MOST_ELEMENTS:
+            raise ExtractError(
+                f"model {model.name}: {operator_of(binding.value) or 'a value'} has the shape {list(shape)}; "
+                f"a value has at most {_MOST_ELEMENTS} elements"
+            )
 
 
 def find_layers(imported: Imported) -> list[Layer]:
     """Returns the anchor operators in the order of execution, with the names of the model's layers where known."""
-    workloads = [workload for call in _calls(imported.module["main"]) if (workload := workload_of(call)) is not None]
-    anchors = [call for call in _calls(imported.module["main"]) if _may_be_anchor(call)]
-    names = [f"{workload.operator}_{i}" for i, workload in enumerate(workloads)]
-    if len(anchors) == len(imported.anchors):
-        named = zip(anchors, imported.anchors, strict=True)
-        names = [name for call, name in named if workload_of(call) is not None]
-    return [Layer(name, workload) for name, workload in zip(names, workloads, strict=True)]
+    values = [binding.value for binding in bindings(imported.module["main"])]
+    anchors = [value for value in values if operator_of(value) in _ANCHORS or is_transposed_product(value)]
+    is_named = len(anchors) == len(imported.anchors)
+    names = imported.anchors if is_named else [""] * len(anchors)
+    workloads = zip(names, map(workload_of, anchors), strict=True)
+    found = [(name, workload) for name, workload in workloads if workload is not None]
+    return [
+        Layer(name if is_named else f"{workload.operator}_{position}", workload)
+        for position, (name, workload) in enumerate(found)
+    ]
 
 
 def workloads_of(module: tvm.IRModule) -> list[Workload]:
     """Returns the distinct workloads of all functions of a module."""
-    functions = (func for _, func in module.functions_items() if isinstance(func, relax.Function))
-    found = (workload_of(call) for function in functions for call in _calls(function))
+    found = (workload_of(binding.value) for binding in bindings(module))
     return list(dict.fromkeys(workload for workload in found if workload is not None))
 
 
-def workload_of(call: ir.Call) -> Workload | None:
-    """Returns the workload of an anchor operator in normal form, or None for any other call."""
-    if call.op.name == "relax.nn.conv2d":
+def workload_of(call: ir.Expr) -> Workload | None:
+    """Returns the workload of an anchor operator in normal form, or None for any other expression."""
+    if operator_of(call) == "relax.nn.conv2d":
         return _conv2d(call)
-    if call.op.name == "relax.matmul":
+    if operator_of(call) == "relax.matmul":
         return _dense(call) or _batch_matmul(call, transpose_right=False)
-    if is_transposed_product(call):
-        return _batch_matmul(call, transpose_right=True)
-    return None
+    return _batch_matmul(call, transpose_right=True) if is_transposed_product(call) else None
 
 
 def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
@@ -131,8 +127,7 @@ def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
 def _conv2d(call: ir.Call) -> Conv2d | None:
     attrs = call.attrs
     data, weight = (_shape(arg.ty) for arg in call.args)
-    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-    if data is None or weight is None or layouts != ("NHWC", "HWIO", "NHWC") or not _has_constant_weight(call):
+    if data is None or weight is None or not is_channels_last(call) or not _has_constant_weight(call):
         return None
     top, left, bottom, right = (int(pad) for pad in attrs.padding)
     return Conv2d(
@@ -168,18 +163,6 @@ def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
     if left[:-2] != right[:-2]:
         return None
     return BatchMatmul(prod(left[:-2]), left[-2], left[-1], columns, transpose_right)
-
-
-def _may_be_anchor(call: ir.Call) -> bool:
-    return call.op.name in ("relax.nn.conv2d", "relax.matmul") or is_transposed_product(call)
-
-
-def _calls(function: relax.Function) -> Iterator[ir.Call]:
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            value = getattr(binding, "value", None)
-            if isinstance(value, ir.Call) and isinstance(value.op, ir.Op):
-                yield value
 
 
 def _has_constant_weight(call: ir.Call) -> bool:

@@ -37,9 +37,7 @@ def paused_collector() -> Iterator[None]:
 def load_model(model: ModelSpec, weights: Weights = "own") -> Imported:
     """Imports a model and brings it into the normal form from which tasks are read and builds are compiled.
 
-    Args:
-        model: the model's entry.
-        weights: which weights a torch model has, see `anole.extract.weights.Weights`; an ONNX file always has its own.
+    An ONNX file always has its own weights.
 
     Raises:
         ExtractError: the model cannot be loaded or imported; the message says why.

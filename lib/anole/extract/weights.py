@@ -10,7 +10,6 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any, Literal
@@ -58,10 +57,6 @@ def draw_weights(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) ->
     Whatever is constant is drawn at random. Then the network runs once on two inputs, in double precision; each
     convolution and linear layer is scaled so that what it adds to its bias has one root mean square, and each
     batch-norm gets the statistics of its input. Where some weights are not in single precision, this is left out.
-
-    Args:
-        network: a network in inference mode.
-        arguments: an input of it.
     """
     vary_constants(network)
     dtypes = {value.dtype for value in network.state_dict().values() if value.is_floating_point()}
@@ -147,8 +142,7 @@ def _calibrate(network: torch.nn.Module, arguments: Sequence[torch.Tensor], gene
         done: set[int] = set()
         with ExitStack() as hooks:
             for layer in network.modules():
-                for hook in _hooks(layer, done):
-                    hooks.callback(hook.remove)
+                _hook(layer, done, hooks)
             try:
                 network(*(each.double() if each.is_floating_point() else each for each in given))
             except Exception:
@@ -170,8 +164,8 @@ def _pair(argument: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.cat([argument, other.to(argument.dtype)])
 
 
-def _hooks(layer: torch.nn.Module, done: set[int]) -> list[Any]:
-    """Returns the hooks of one layer; a layer that runs several times is set by its first run."""
+def _hook(layer: torch.nn.Module, done: set[int], hooks: ExitStack) -> None:
+    """Lets a layer be set when it runs, until the hooks are closed; one that runs several times by its first run."""
 
     def once(set_layer: Callable[..., Any]) -> Callable[..., Any]:
         def hook(*given: Any) -> Any:
@@ -183,30 +177,23 @@ def _hooks(layer: torch.nn.Module, done: set[int]) -> list[Any]:
         return hook
 
     if isinstance(layer, _BatchNorm) and layer.running_mean is not None:
-        return [layer.register_forward_pre_hook(once(_set_statistics))]
-    if isinstance(layer, (_ConvNd, torch.nn.Linear)) and "weight" in layer._parameters:
-        return [layer.register_forward_hook(once(_set_scale)), *_quicker(layer)]
-    return []
+        hooks.callback(layer.register_forward_pre_hook(once(_set_statistics)).remove)
+    elif isinstance(layer, (_ConvNd, torch.nn.Linear)) and "weight" in layer._parameters:
+        hooks.callback(layer.register_forward_hook(once(_set_scale)).remove)
+        if _is_depthwise(layer):
+            # In double precision, torch takes seconds for it.
+            layer._conv_forward = partial(_by_taps, layer)  # type: ignore[method-assign, arg-type]
+            hooks.callback(delattr, layer, "_conv_forward")
 
 
-def _quicker(layer: torch.nn.Module) -> list[Any]:
-    """Lets a depthwise layer compute by taps until the hook is removed: torch takes seconds in double precision."""
-    if not (
+def _is_depthwise(layer: torch.nn.Module) -> bool:
+    """Returns whether `_by_taps` computes what a layer does."""
+    return (
         type(layer) is torch.nn.Conv2d
         and layer.groups == layer.in_channels == layer.out_channels > 1
         and layer.padding_mode == "zeros"
         and not isinstance(layer.padding, str)
-    ):
-        return []
-    layer._conv_forward = partial(_by_taps, layer)  # type: ignore[method-assign]
-    return [_Undo(lambda: delattr(layer, "_conv_forward"))]
-
-
-@dataclass(frozen=True)
-class _Undo:
-    """Something that is undone like torch's hooks."""
-
-    remove: Callable[[], None]
+    )
 
 
 def _by_taps(
@@ -266,9 +253,8 @@ def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor)
 
 def _apart(data: torch.Tensor, channel: int) -> tuple[list[int], list[int]]:
     """Returns all axes but that of the channels, and the shape of one value for each channel."""
-    return [axis for axis in range(data.dim()) if axis != channel], [
-        -1 if axis == channel else 1 for axis in range(data.dim())
-    ]
+    axes = [axis for axis in range(data.dim()) if axis != channel]
+    return axes, [-1 if axis == channel else 1 for axis in range(data.dim())]
 
 
 def _rounded(values: torch.Tensor) -> torch.Tensor:

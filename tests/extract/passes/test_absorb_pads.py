@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import ir, relax
 
-from anole.extract.passes.absorb_pads import pad_in_convolutions
+from anole.extract.passes.padding import absorb_pads
 
 from .building import calls, drawn, module_of, operators, run
 
@@ -28,7 +28,7 @@ def padded(widths: list[int], **settings: Any) -> Any:
 
 def test_the_convolution_pads() -> None:
     before = module_of(padded([0, 0, 1, 2, 0, 3, 0, 0]), X.shape)
-    after = pad_in_convolutions(before)
+    after = absorb_pads(before)
     (call,) = calls(after)
     assert [int(pad) for pad in call.attrs.padding] == [2, 0, 2, 5]
     np.testing.assert_allclose(run(after, X), run(before, X), rtol=1e-5, atol=1e-5)
@@ -45,4 +45,4 @@ def test_the_convolution_pads() -> None:
 )
 def test_other_borders_stay(widths: list[int], settings: dict[str, Any]) -> None:
     module = module_of(padded(widths, **settings), X.shape)
-    assert operators(pad_in_convolutions(module)) == ["pad", "conv2d"]
+    assert operators(absorb_pads(module)) == ["pad", "conv2d"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import ir, relax
 
-from anole.extract.passes.as_conv2d import make_images
+from anole.extract.passes.as_conv2d import as_conv2d
 
 from .building import calls, drawn, module_of, operators, run
 
@@ -79,7 +79,7 @@ def causal(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 @pytest.mark.examples(1)
 def test_what_is_widened_computes_the_same(build: Any, expected: list[str]) -> None:
     before = module_of(build, X.shape)
-    after = make_images(before)
+    after = as_conv2d(before)
     assert operators(after) == ["expand_dims", *expected, "squeeze"]
     if build is normalised:
         before, after = (relax.transform.DecomposeOpsForInference()(module) for module in (before, after))
@@ -121,7 +121,7 @@ def normalised_volume(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 def test_volumes_are_images_of_their_slices(build: Any, batch: int) -> None:
     data = drawn(batch, 4, 7, 9, 8)
     before = module_of(build, data.shape)
-    after = make_images(before)
+    after = as_conv2d(before)
     found = [(call.op.name.rpartition(".")[2], call) for call in calls(after)]
     assert not [name for name, _ in found if name in ("conv3d", "max_pool3d", "avg_pool3d")]
     in_between = [call for name, call in found if name in ("add", "relu", "conv2d", "max_pool2d", "avg_pool2d")]
@@ -139,13 +139,13 @@ def test_pools_that_reach_beyond_the_depth_stay(settings: dict[str, Any]) -> Non
 
     data = drawn(1, 4, 7, 9, 8)
     before = module_of(build, data.shape)
-    assert operators(make_images(before))[-1] == "max_pool3d"
-    np.testing.assert_allclose(run(make_images(before), data), run(before, data), rtol=1e-5, atol=1e-5)
+    assert operators(as_conv2d(before))[-1] == "max_pool3d"
+    np.testing.assert_allclose(run(as_conv2d(before), data), run(before, data), rtol=1e-5, atol=1e-5)
 
 
 def test_what_follows_no_convolution_stays() -> None:
     module = module_of(lambda builder, x: relax.op.nn.relu(builder.emit(relax.op.add(x, weight(1, 4, 1)))), X.shape)
-    assert operators(make_images(module)) == ["add", "relu"]
+    assert operators(as_conv2d(module)) == ["add", "relu"]
 
 
 def test_who_cannot_read_two_dimensions_reads_one() -> None:
@@ -154,5 +154,5 @@ def test_who_cannot_read_two_dimensions_reads_one() -> None:
         return relax.op.nn.softmax(made, 2)
 
     before = module_of(build, X.shape)
-    assert operators(make_images(before)) == ["expand_dims", "conv2d", "squeeze", "softmax"]
-    np.testing.assert_allclose(run(make_images(before), X), run(before, X), rtol=1e-5, atol=1e-6)
+    assert operators(as_conv2d(before)) == ["expand_dims", "conv2d", "squeeze", "softmax"]
+    np.testing.assert_allclose(run(as_conv2d(before), X), run(before, X), rtol=1e-5, atol=1e-6)

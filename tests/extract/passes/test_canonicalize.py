@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tvm import ir, relax, te, tirx, topi
 
-from anole.extract.passes.canonicalize import speak_plainly
+from anole.extract.passes.canonicalize import canonicalize
 
 from .building import module_of, operators, run
 
@@ -18,21 +18,21 @@ X = np.arange(2 * 3 * 1 * 4, dtype=np.float32).reshape(2, 3, 1, 4)
 
 @pytest.mark.parametrize(("axis", "place"), [(0, 1), (1, -1), (-1, 2), (-3, -3)])
 def test_what_is_taken_at_one_place_is_a_slice(axis: int, place: int) -> None:
-    module = speak_plainly(module_of(lambda _, x: relax.op.take(x, relax.const(place, "int64"), axis, "wrap"), X.shape))
+    module = canonicalize(module_of(lambda _, x: relax.op.take(x, relax.const(place, "int64"), axis, "wrap"), X.shape))
     assert operators(module) == ["strided_slice", "squeeze"]
     np.testing.assert_array_equal(run(module, X), np.take(X, place, axis))
 
 
 def test_what_is_taken_at_several_places_stays() -> None:
     places = relax.const(np.array([2, 0]), "int64")
-    module = speak_plainly(module_of(lambda _, x: relax.op.take(x, places, 1), X.shape))
+    module = canonicalize(module_of(lambda _, x: relax.op.take(x, places, 1), X.shape))
     assert operators(module) == ["take"]
     np.testing.assert_array_equal(run(module, X), X[:, [2, 0]])
 
 
 @pytest.mark.parametrize("axis", [0, 2, -1])
 def test_a_stack_is_a_concatenation(axis: int) -> None:
-    module = speak_plainly(
+    module = canonicalize(
         module_of(lambda builder, x: relax.op.stack([x, builder.emit(relax.op.exp(x))], axis), X.shape)
     )
     assert "stack" not in operators(module)
@@ -43,14 +43,14 @@ def test_places_that_there_are_not_are_the_nearest() -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr, places: ir.Expr) -> ir.Expr:
         return relax.op.take(x, builder.emit(relax.op.astype(places, "int64")), 1, "fast")
 
-    module = speak_plainly(module_of(build, X.shape, (3,)))
+    module = canonicalize(module_of(build, X.shape, (3,)))
     found = run(module, X, np.array([-1, 1, 1 << 40], np.float32))
     np.testing.assert_array_equal(found, X[:, [0, 1, 2]])
 
 
 @pytest.mark.parametrize("axes", [[-2], [2], None])
 def test_squeezed_axes_are_counted_from_the_front(axes: list[int] | None) -> None:
-    module = speak_plainly(module_of(lambda _, x: relax.op.squeeze(x, axes), X.shape))
+    module = canonicalize(module_of(lambda _, x: relax.op.squeeze(x, axes), X.shape))
     (binding,) = module["main"].body.blocks[0].bindings[:1]
     assert binding.value.attrs.axis is None or [int(axis) for axis in binding.value.attrs.axis] == [2]
     np.testing.assert_array_equal(run(module, X), X[:, :, 0])
@@ -71,7 +71,7 @@ def bounded(x: ir.Expr, low: float, high: float) -> ir.Expr:
     ],
 )
 def test_constant_bounds_are_a_clip(build: Callable[[ir.Expr], ir.Expr], expected: np.ndarray) -> None:
-    module = speak_plainly(module_of(lambda _, x: build(x), X.shape))
+    module = canonicalize(module_of(lambda _, x: build(x), X.shape))
     assert operators(module) == ["clip"]
     np.testing.assert_array_equal(run(module, X), expected)
 
@@ -92,7 +92,7 @@ def repeated_maximum(data: te.Tensor, bound: te.Tensor) -> te.Tensor:
 def test_functions_of_one_number_are_the_operators_that_they_compute(
     function: Callable[..., Any], expected: np.ndarray
 ) -> None:
-    module = speak_plainly(module_of(lambda builder, x: builder.call_te(function, x, relax.const(5.0)), X.shape))
+    module = canonicalize(module_of(lambda builder, x: builder.call_te(function, x, relax.const(5.0)), X.shape))
     assert operators(module) == ["clip" if function in (topi.maximum, topi.minimum) else "call_tir"]
     np.testing.assert_array_equal(run(module, X), expected)
 
@@ -102,18 +102,18 @@ def test_functions_of_one_number_are_the_operators_that_they_compute(
     [(1.0, []), (2.0, ["multiply"]), (3.0, ["multiply"] * 2), (0.5, ["sqrt"]), (-0.5, ["rsqrt"]), (2.5, ["power"])],
 )
 def test_powers_are_products_and_roots(exponent: float, expected: list[str]) -> None:
-    module = speak_plainly(module_of(lambda _, x: relax.op.power(x, relax.const(exponent)), X.shape))
+    module = canonicalize(module_of(lambda _, x: relax.op.power(x, relax.const(exponent)), X.shape))
     assert operators(module) == expected
     np.testing.assert_allclose(run(module, X + 1), (X + 1) ** exponent, rtol=1e-6)
 
 
 def test_of_bounds_that_cross_the_last_counts() -> None:
-    module = speak_plainly(module_of(lambda _, x: bounded(x, 9.0, 5.0), X.shape))
+    module = canonicalize(module_of(lambda _, x: bounded(x, 9.0, 5.0), X.shape))
     np.testing.assert_array_equal(run(module, X), np.minimum(np.maximum(X, 9), 5))
 
 
 def test_bounds_that_differ_by_place_stay() -> None:
     bounds = relax.const(np.array([3, 5, 2, 1], dtype=np.float32))
-    module = speak_plainly(module_of(lambda _, x: relax.op.maximum(x, bounds), X.shape))
+    module = canonicalize(module_of(lambda _, x: relax.op.maximum(x, bounds), X.shape))
     assert operators(module) == ["maximum"]
     np.testing.assert_array_equal(run(module, X), np.maximum(X, [3, 5, 2, 1]))

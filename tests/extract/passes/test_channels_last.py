@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import ir, relax
 
-from anole.extract.passes.canonicalize import speak_plainly
+from anole.extract.passes.canonicalize import canonicalize
 from anole.extract.passes.channels_last import lay_channels_last
 
 from .building import calls, drawn, module_of, operators, run
@@ -19,7 +19,7 @@ def test_a_convolution_of_stacked_channels_is_converted() -> None:
         return relax.op.nn.conv2d(stacked, relax.const(WEIGHT))
 
     plain = module_of(build, (1, 6, 6))
-    converted = lay_channels_last(speak_plainly(plain))
+    converted = lay_channels_last(canonicalize(plain))
     (layout,) = [str(call.attrs.data_layout) for call in calls(converted) if call.op.name == "relax.nn.conv2d"]
     assert layout == "NHWC"
     x = drawn(1, 6, 6, seed=1)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tvm import ir, relax
 
-from anole.extract.passes.fold_constants import fold_constants, value_of
+from anole.extract.passes.fold_constants import fold_constants
+from anole.extract.passes.mutators import value_of
 
 from .building import drawn, module_of, operators, run
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import ir, relax
 
-from anole.extract.passes.idle_taps import drop_idle_taps
+from anole.extract.passes.padding import drop_idle_taps
 
 from ...examples import examples
 from .building import calls, drawn, module_of, run

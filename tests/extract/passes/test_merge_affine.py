@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import ir, relax
 
-from anole.extract.passes.merge_affine import merge_constants
+from anole.extract.passes.merge_affine import merge_affine
 
 from .building import drawn, module_of, operators, run
 
@@ -93,7 +93,7 @@ def hard(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 @pytest.mark.examples(2)
 def test_what_is_merged_computes_the_same(build: Any, expected: list[str]) -> None:
     before = module_of(build, X.shape)
-    after = merge_constants(before)
+    after = merge_affine(before)
     assert operators(after) == expected
     np.testing.assert_allclose(run(after, X), run(before, X), rtol=1e-4, atol=1e-5)
 
@@ -111,7 +111,7 @@ def test_what_is_merged_computes_the_same(build: Any, expected: list[str]) -> No
 )
 def test_what_is_no_product_or_sum_of_the_whole_stays(build: Any) -> None:
     module = module_of(build, X.shape)
-    assert operators(merge_constants(module)) == operators(module)
+    assert operators(merge_affine(module)) == operators(module)
 
 
 def rounded(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
@@ -125,4 +125,4 @@ def single(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 
 @pytest.mark.parametrize("build", [rounded, single])
 def test_divisions_whose_last_bit_decides_or_that_save_nothing_stay(build: Any) -> None:
-    assert "divide" in operators(merge_constants(module_of(build, X.shape)))
+    assert "divide" in operators(merge_affine(module_of(build, X.shape)))

@@ -7,7 +7,7 @@ import pytest
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
-from anole.extract.passes.normalize_products import absorb_transpositions
+from anole.extract.passes.normalize_products import normalize_products
 from anole.task import BatchMatmul
 
 from .building import Build, calls, module_of, run
@@ -60,7 +60,7 @@ def test_transpositions_are_absorbed(
     workload: BatchMatmul | None,
 ) -> None:
     before = module_of(build, left, right)
-    after = absorb_transpositions(before)
+    after = normalize_products(before)
     assert [call.op.name.removeprefix("relax.") for call in calls(after)] == operators
     assert workload_of(calls(after)[-1]) == workload
     rng = np.random.default_rng(0)
@@ -74,5 +74,5 @@ def test_what_others_read_transposed_stays_for_them() -> None:
         return relax.op.add(builder.emit(relax.op.matmul(left, transposed)), transposed)
 
     before = module_of(build, (5, 5), (6, 5))
-    names = [call.op.name for call in calls(absorb_transpositions(before))]
+    names = [call.op.name for call in calls(normalize_products(before))]
     assert names == ["relax.permute_dims", "relax.einsum", "relax.add"]

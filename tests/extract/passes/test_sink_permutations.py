@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import ir, relax
 
-from anole.extract.passes.sink_permutations import sink_permutations
+from anole.extract.passes.channels_last import sink_permutations
 
 from .building import drawn, module_of, operators, run
 

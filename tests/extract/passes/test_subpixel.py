@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tvm import ir, relax
 
-from anole.extract.passes.subpixel import convolve_forward
+from anole.extract.passes.subpixel import subpixel
 
 from ...examples import examples
 from .building import drawn, module_of, operators, run
@@ -57,7 +57,7 @@ def test_every_transposed_convolution_is_one_forwards(case: dict[str, object]) -
         layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
         return relax.op.nn.conv2d_transpose(x, kernel, padding=case["padding"], **settled, **layouts)
 
-    module = convolve_forward(module_of(build, data.shape))
+    module = subpixel(module_of(build, data.shape))
     assert operators(module)[0] == "conv2d" and "conv2d_transpose" not in operators(module)
     found = run(module, data)
     np.testing.assert_allclose(found.transpose(0, 3, 1, 2), expected.numpy(), rtol=1e-4, atol=1e-5)
@@ -68,7 +68,7 @@ def test_where_pixels_become_squares_nothing_is_cut_off() -> None:
         weight = relax.const(drawn(2, 2, 8, 4))
         return relax.op.nn.conv2d_transpose(x, weight, strides=(2, 2), data_layout="NHWC", kernel_layout="HWIO")
 
-    module = convolve_forward(module_of(build, (1, 5, 6, 8)))
+    module = subpixel(module_of(build, (1, 5, 6, 8)))
     assert operators(module) == ["conv2d", "reshape", "permute_dims", "reshape"]
 
 
@@ -76,4 +76,4 @@ def test_a_weight_that_is_computed_stays_as_it_is() -> None:
     def build(_: relax.BlockBuilder, x: ir.Expr, weight: ir.Expr) -> ir.Expr:
         return relax.op.nn.conv2d_transpose(x, weight, data_layout="NHWC", kernel_layout="HWIO")
 
-    assert operators(convolve_forward(module_of(build, (1, 5, 6, 8), (3, 3, 8, 4)))) == ["conv2d_transpose"]
+    assert operators(subpixel(module_of(build, (1, 5, 6, 8), (3, 3, 8, 4)))) == ["conv2d_transpose"]

@@ -11,11 +11,18 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.fold_constants import value_behind
-from anole.extract.passes.mutators import ELEMENTWISE, bound, bound_call, extents, rewritten
+from anole.extract.passes.mutators import (
+    ELEMENTWISE,
+    bound,
+    bound_call,
+    extents,
+    operator_of,
+    rewritten,
+    value_behind,
+)
 
 
-def make_images(module: tvm.IRModule) -> tvm.IRModule:
+def as_conv2d(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module with one- and three-dimensional convolutions rewritten as two-dimensional ones.
 
     Following element-wise operators, pools, concatenations and batch-norms are rewritten to images too, so that nothing
@@ -33,7 +40,7 @@ class _Form(Protocol):
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
         """Returns an operand of a result of this shape as images, or as what broadcasts to them; None if impossible."""
 
-    def from_images(self, mutator: Any, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
+    def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         """Converts images back to data of this shape."""
 
 
@@ -53,10 +60,10 @@ class _Rows:
             return operand if images is None else images
         if (value := value_behind(mutator, operand)) is not None:
             return relax.const(np.expand_dims(value, -2), str(operand.ty.dtype))
-        return mutator.builder_.emit(relax.op.expand_dims(operand, rank - 1))
+        return relax.op.expand_dims(operand, rank - 1)
 
-    def from_images(self, mutator: Any, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
-        return mutator.builder_.emit(relax.op.squeeze(images, [2]))
+    def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
+        return relax.op.squeeze(images, [2])
 
 
 class _Slices:
@@ -87,13 +94,12 @@ class _Slices:
         if own != list(shape):
             return None
         batch, channels, depth, rows, columns = shape
-        exchanged = mutator.builder_.emit(relax.op.permute_dims(operand, self._EXCHANGED))
-        return mutator.builder_.emit(relax.op.reshape(exchanged, (batch * depth, channels, rows, columns)))
+        exchanged = relax.op.permute_dims(operand, self._EXCHANGED)
+        return relax.op.reshape(exchanged, (batch * depth, channels, rows, columns))
 
-    def from_images(self, mutator: Any, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
+    def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         batch, channels, depth, rows, columns = shape
-        apart = mutator.builder_.emit(relax.op.reshape(images, (batch, depth, channels, rows, columns)))
-        return mutator.builder_.emit(relax.op.permute_dims(apart, self._EXCHANGED))
+        return relax.op.permute_dims(relax.op.reshape(images, (batch, depth, channels, rows, columns)), self._EXCHANGED)
 
 
 _FORMS: dict[int, _Form] = {3: _Rows(), 5: _Slices()}
@@ -139,8 +145,8 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
     taps = _neighbours(mutator, call, operands[0], weight.shape[2], int(attrs.dilation[0]))
     weights = [weight[:, :, tap] for tap in range(len(taps))]
     if groups == 1:
-        joined = taps[0] if len(taps) == 1 else mutator.builder_.emit(relax.op.concat(taps, 1))
-        taps, weights = [joined], [np.concatenate(weights, axis=1)]
+        taps = taps if len(taps) == 1 else [relax.op.concat(taps, 1)]
+        weights = [np.concatenate(weights, axis=1)]
     settings = {
         "strides": _last(attrs.strides),
         "padding": _borders(attrs.padding),
@@ -149,10 +155,10 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
         "out_dtype": attrs.out_dtype,
     }
     products = [
-        mutator.builder_.emit(relax.op.nn.conv2d(tap, relax.const(np.ascontiguousarray(part), dtype), **settings))
+        relax.op.nn.conv2d(tap, relax.const(np.ascontiguousarray(part), dtype), **settings)
         for tap, part in zip(taps, weights, strict=True)
     ]
-    return reduce(lambda total, product: mutator.builder_.emit(relax.op.add(total, product)), products)
+    return reduce(relax.op.add, products)
 
 
 def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
@@ -161,7 +167,7 @@ def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir
     reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
     if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
         return None
-    emit, reach, is_max = mutator.builder_.emit, int(attrs.pool_size[0]), call.op.name == "relax.nn.max_pool3d"
+    reach, is_max = int(attrs.pool_size[0]), call.op.name == "relax.nn.max_pool3d"
     pooled = (relax.op.nn.max_pool2d if is_max else relax.op.nn.avg_pool2d)(
         operands[0],
         pool_size=_last(attrs.pool_size),
@@ -171,15 +177,15 @@ def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir
         ceil_mode=bool(attrs.ceil_mode),
         count_include_pad=bool(attrs.count_include_pad),
     )
-    taps = _neighbours(mutator, call, emit(pooled), reach, 1)
+    taps = _neighbours(mutator, call, pooled, reach, 1)
     if is_max:
-        return reduce(lambda most, tap: emit(relax.op.maximum(most, tap)), taps)
-    total = reduce(lambda total, tap: emit(relax.op.add(total, tap)), taps)
+        return reduce(relax.op.maximum, taps)
+    total = reduce(relax.op.add, taps)
     return relax.op.multiply(total, relax.const(1 / reach, str(call.ty.dtype))) if reach > 1 else total
 
 
 def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
-    """Returns, for each depth tap of a kernel, the slices that the result's slices read there.
+    """Returns, for each depth tap of the kernel of a convolution or pool, the slices that the result's slices read.
 
     Args:
         mutator: the mutator that visits the call.
@@ -193,6 +199,7 @@ def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilati
     if (reach, stride, front, back) == (1, 1, 0, 0):
         return [images]
     (batch, _, depth, *_), results = extents(call.args[0]), int(call.ty.shape[2])
+    images = images if isinstance(images, relax.Var) else builder.emit(images)
     _, *rest = extents(images)
     axis = 0 if batch == 1 else 1
     if batch > 1:
@@ -202,10 +209,10 @@ def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilati
         images = builder.emit(relax.op.nn.pad(images, widths))
     span = (results - 1) * stride + 1
     found = [
-        builder.emit(relax.op.strided_slice(images, [axis], [at], [at + span], [stride]))
+        relax.op.strided_slice(images, [axis], [at], [at + span], [stride])
         for at in range(0, reach * dilation, dilation)
     ]
-    return [builder.emit(relax.op.reshape(each, (batch * results, *rest))) if batch > 1 else each for each in found]
+    return [relax.op.reshape(each, (batch * results, *rest)) if batch > 1 else each for each in found]
 
 
 def _pad(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
@@ -269,7 +276,7 @@ _MADE: dict[str, _Make] = {
 class _Imager(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
-        name = call.op.name if isinstance(call.op, ir.Op) else ""
+        name = operator_of(call)
         if name == "relax.expand_dims":
             return self._expand(call)
         if name == "relax.concat":
@@ -286,7 +293,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         own = [call.args[0]] if name == "relax.nn.conv3d" else call.args
         operands = [form.as_images(self, each, shape if name in ELEMENTWISE else extents(each)) for each in own]
         made = None if any(operand is None for operand in operands) else _MADE[name](self, call, operands)
-        return call if made is None else form.from_images(self, self.builder_.emit(made), shape)
+        return call if made is None else form.from_images(made, shape)
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> ir.Expr:
         item = self.visit_expr_post_order(item)
@@ -305,7 +312,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         parts = [form.images(self, field) for field in whole.fields]
         if any(part is None for part in parts):
             return call
-        return form.from_images(self, self.builder_.emit(relax.op.concat(parts, 1)), extents(call))
+        return form.from_images(relax.op.concat(parts, 1), extents(call))
 
     def _batch_norm(self, call: ir.Call) -> ir.Expr:
         data, *statistics = call.args
@@ -315,5 +322,5 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         if form is None or images is None or int(call.attrs.axis) != 1:
             return call
         norm = self.builder_.emit(relax.Call(call.op, [images, *statistics], call.attrs))
-        first = form.from_images(self, self.builder_.emit(relax.TupleGetItem(norm, 0)), shape)
+        first = form.from_images(relax.TupleGetItem(norm, 0), shape)
         return relax.Tuple([first, *(relax.TupleGetItem(norm, at) for at in (1, 2))])

@@ -12,18 +12,17 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.fold_constants import value_of
-from anole.extract.passes.mutators import rewritten
+from anole.extract.passes.mutators import bound, bound_call, operator_of, rewritten, value_of
 
 
-def speak_plainly(module: tvm.IRModule) -> tvm.IRModule:
+def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module with non-negative axes, and with other words for takes, stacks, bounds and powers.
 
     The layout conversion crashes on a squeeze with a negative axis. A take of a single index is looked up element by
     element. Bounds given as tensors, as in ONNX, would stop the layout conversion. A power calls a library function
     lane by lane.
     """
-    return rewritten(module, _Speaker)
+    return rewritten(module, _Canonicalizer)
 
 
 def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -35,11 +34,11 @@ def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 def _stack(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Writes a stack as a concatenation; the layout conversion finds no name for the axis that a stack adds."""
-    stacked = builder.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else call.args[0]
+    stacked = bound(builder, call.args[0])
     if not isinstance(stacked, relax.Tuple):
         return call
     axis = int(call.attrs.axis or 0) % len(call.ty.shape)
-    return relax.op.concat([builder.emit(relax.op.expand_dims(part, axis)) for part in stacked.fields], axis)
+    return relax.op.concat([relax.op.expand_dims(part, axis) for part in stacked.fields], axis)
 
 
 def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -51,25 +50,23 @@ def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return call
     axis = int(call.attrs.axis) % len(data.ty.shape)
     place = int(index) % int(data.ty.shape[axis])
-    piece = builder.emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
-    return relax.op.squeeze(piece, [axis])
+    return relax.op.squeeze(relax.op.strided_slice(data, [axis], [place], [place + 1]), [axis])
 
 
 def _maximum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    data, bound = call.args[0], _scalar(call.args[1])
-    return call if bound is None else relax.op.clip(data, bound, math.inf)
+    least = _scalar(call.args[1])
+    return call if least is None else relax.op.clip(call.args[0], least, math.inf)
 
 
 def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    data, bound = call.args[0], _scalar(call.args[1])
-    if bound is None:
+    most = _scalar(call.args[1])
+    if most is None:
         return call
-    from_below = builder.lookup_binding(data) if isinstance(data, relax.Var) else None
-    if isinstance(from_below, ir.Call) and from_below.op == ir.Op.get("relax.clip"):
+    if (from_below := bound_call(builder, call.args[0], "relax.clip")) is not None:
         clipped, low, high = from_below.args
-        if bound >= float(low.value):
-            return relax.op.clip(clipped, low, min(bound, float(high.value)))
-    return relax.op.clip(data, -math.inf, bound)
+        if most >= float(low.value):
+            return relax.op.clip(clipped, low, min(most, float(high.value)))
+    return relax.op.clip(call.args[0], -math.inf, most)
 
 
 def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -79,7 +76,7 @@ def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return _ROOTS[exponent](data)
     if exponent not in (1.0, 2.0, 3.0, 4.0):
         return call
-    return reduce(lambda product, _: builder.emit(relax.op.multiply(product, data)), range(int(exponent) - 1), data)
+    return reduce(relax.op.multiply, [data] * int(exponent))
 
 
 def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -108,7 +105,7 @@ def _scalar(operand: ir.Expr) -> float | None:
     return float(value) if value is not None and not value.ndim and value.dtype.kind == "f" else None
 
 
-_PLAIN: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
+_CANONICAL: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
     "relax.call_tir": _elementwise,
     "relax.maximum": _maximum,
     "relax.minimum": _minimum,
@@ -117,15 +114,13 @@ _PLAIN: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
     "relax.stack": _stack,
     "relax.take": _take,
 }
-
-
 _ROOTS = {0.5: relax.op.sqrt, -0.5: relax.op.rsqrt}
 _EXTREMES = {tirx.Max: _maximum, tirx.Min: _minimum}
 
 
 @mutator
-class _Speaker(PyExprMutator):  # type: ignore[misc]
+class _Canonicalizer(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        say = _PLAIN.get(call.op.name) if isinstance(call.op, ir.Op) else None
-        return call if say is None else say(self.builder_, call)
+        rewrite = _CANONICAL.get(operator_of(call))
+        return call if rewrite is None else rewrite(self.builder_, call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import tvm
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import bound, rewritten
+from anole.extract.passes.mutators import bindings, bound, operator_of, rewritten, value_behind, value_of
 
 _Fold = Callable[..., NDArray[Any]]
 
@@ -51,16 +51,15 @@ def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
 class _Folder(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        if not isinstance(call.op, ir.Op):
-            return call
-        if call.op.name not in _FOLDS:
+        fold = _FOLDS.get(operator_of(call))
+        if fold is None:
             return self._evaluated(call)
         operands = [value_behind(self, each) for arg in call.args for each in self._parts(arg)]
         if any(operand is None for operand in operands):
             return call
         call = self.builder_.normalize(call)
         with np.errstate(all="ignore"):
-            value = _FOLDS[call.op.name](call, *operands)
+            value = fold(call, *operands)
         return relax.const(np.asarray(value, order="C"), str(call.ty.dtype))
 
     def _parts(self, operand: ir.Expr) -> list[ir.Expr]:
@@ -70,6 +69,8 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
 
     def _evaluated(self, call: ir.Call) -> ir.Expr:
         """Returns the constant that TVM computes for a call, or the call where an operand is no constant."""
+        if not operator_of(call):
+            return call
         operands = [self._constant(operand) for operand in call.args]
         if not operands or any(operand is None for operand in operands):
             return call
@@ -80,9 +81,9 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
             with builder.dataflow():
                 result = builder.emit_output(builder.emit(ir.Call(call.op, operands, call.attrs, call.ty_args)))
             builder.emit_func_output(result)
-        sequence = relax.transform.FoldConstant()(builder.get())["main"].body
-        bindings = [binding for block in sequence.blocks for binding in block.bindings]
-        value = bindings[0].value if bindings else sequence.body
+        folded = relax.transform.FoldConstant()(builder.get())["main"]
+        first = next(bindings(folded), None)
+        value = folded.body.body if first is None else first.value
         return value if isinstance(value, ir.GenericConst) else call
 
     def _constant(self, operand: ir.Expr) -> ir.Expr | None:
@@ -94,30 +95,3 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         is_known = isinstance(found, (ir.GenericConst, ir.GlobalVar, tirx.IntImm, tirx.FloatImm, ir.StringImm))
         is_known |= isinstance(found, relax.ShapeExpr) and value_of(found) is not None
         return found if is_known else None
-
-
-def value_behind(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
-    """Returns the constant that an expression is bound to in a mutator's new function, see `value_of`."""
-    found = bound(mutator, expr)
-    return value_of(expr if found is None else found)
-
-
-def value_of(expr: ir.Expr) -> NDArray[Any] | None:
-    """Returns the value of a constant or of a known shape, not to be written to; None for everything else."""
-    if isinstance(expr.ty, relax.ShapeType) and all(isinstance(extent, tirx.IntImm) for extent in expr.ty.values):
-        return np.array([int(extent) for extent in expr.ty.values], np.int64)
-    if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
-        return np.array(expr.value, str(expr.ty.dtype))
-    if isinstance(expr, ir.GenericConst) and isinstance(expr.value, tvm.runtime.Tensor):
-        return _shared(expr.value)
-    return None
-
-
-def _shared(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
-    """Returns a tensor's memory as an array; a copy where NumPy lacks the type. Copies of all weights take minutes."""
-    try:
-        array = np.from_dlpack(tensor)
-    except (BufferError, RuntimeError):
-        return cast(NDArray[Any], tensor.numpy())
-    array.flags.writeable = False
-    return array

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import tvm
@@ -13,43 +12,12 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.fold_constants import value_of
-from anole.extract.passes.mutators import bound_for_one, extents, read_counts, rewritten
+from anole.extract.passes.convolutions import CHANNELS_LAST, Window, attrs_of, is_channels_last, windows_of
+from anole.extract.passes.mutators import bound_for_one, extents, operator_of, read_counts, rewritten, value_of
 
 _Values = NDArray[np.float64]
 
 _NOTHING = np.zeros(1)
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The taps of a convolution along rows or columns.
-
-    Attributes:
-        first: where the first tap reads, in pixels before (negative) or behind an output's own pixel.
-        taps: their number.
-        dilation: pixels from one to the next.
-        after: the padding behind the last pixel.
-    """
-
-    first: int
-    taps: int
-    dilation: int
-    after: int
-
-    def with_dilation(self, dilation: int) -> _Window:
-        """Returns the same window; a single tap has any dilation."""
-        return _Window(self.first, self.taps, dilation if self.taps == 1 else self.dilation, self.after)
-
-    def union(self, other: _Window) -> _Window | None:
-        """Returns the smallest window with all taps of both; None where these are not on one grid."""
-        dilation = max(self.dilation if self.taps > 1 else 1, other.dilation if other.taps > 1 else 1)
-        one, two = self.with_dilation(dilation), other.with_dilation(dilation)
-        if (one.dilation, two.dilation) != (dilation, dilation) or (one.first - two.first) % dilation:
-            return None
-        first = min(one.first, two.first)
-        last = max(each.first + (each.taps - 1) * dilation for each in (one, two))
-        return _Window(first, (last - first) // dilation + 1, dilation, max(one.after, two.after))
 
 
 @dataclass(frozen=True)
@@ -67,7 +35,7 @@ class _Branch:
 
     data: ir.Expr
     weight: _Values
-    windows: tuple[_Window, ...]
+    windows: tuple[Window, ...]
     strides: tuple[int, int]
     groups: int
     shift: _Values
@@ -90,7 +58,7 @@ class _Branch:
         weight = np.zeros((1, 1, channels, results))
         at = np.arange(results)
         weight[0, 0, at % channels, at] = self.weight
-        return _Branch(self.data, weight, (_Window(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
+        return _Branch(self.data, weight, (Window(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
 
 
 def _sum(one: _Branch, two: _Branch, most_taps: int) -> _Branch | None:
@@ -102,10 +70,7 @@ def _sum(one: _Branch, two: _Branch, most_taps: int) -> _Branch | None:
         return None
     weight = np.zeros((rows.taps, columns.taps, *one.weight.shape[2:]))
     for branch in (one, two):
-        row, column = (
-            (own.first - union.first) // union.dilation
-            for own, union in zip(branch.windows, (rows, columns), strict=True)
-        )
+        row, column = (whole.place_of(own) for own, whole in zip(branch.windows, (rows, columns), strict=True))
         taps = branch.weight.shape
         weight[row : row + taps[0], column : column + taps[1]] += branch.weight
     return _Branch(one.data, weight, (rows, columns), one.strides, one.groups, one.shift + two.shift)
@@ -134,7 +99,7 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
-        if not _is(call, "relax.add") or str(call.ty.dtype) != "float32" or len(extents(call)) != 4:
+        if operator_of(call) != "relax.add" or str(call.ty.dtype) != "float32" or len(extents(call)) != 4:
             return call
         if any(value_of(operand) is not None or extents(operand) != extents(call) for operand in call.args):
             return call
@@ -145,11 +110,11 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
     def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
         """Yields the ways to see an operand: as what computes it, if nothing else reads that, and as data."""
         value, shift, call = operand, _NOTHING, bound_for_one(self, self._uses, operand)
-        if _is(call, "relax.add") and (constant := _constant_of(call)) is not None:
+        if operator_of(call) == "relax.add" and (constant := _constant_of(call)) is not None:
             value, shift = call.args[0], constant
             call = bound_for_one(self, self._uses, value)
-        scale = _constant_of(call) if _is(call, "relax.multiply") else None
-        convolution = _convolution(call, shift) if _is(call, "relax.nn.conv2d") else None
+        scale = _constant_of(call) if operator_of(call) == "relax.multiply" else None
+        convolution = _convolution(call, shift) if operator_of(call) == "relax.nn.conv2d" else None
         if convolution is not None:
             yield replace(convolution, data=self._named(convolution.data))
         elif scale is not None:
@@ -165,25 +130,12 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         return data
 
     def _written(self, branch: _Branch) -> ir.Expr:
-        rows, columns = branch.windows
-        result = relax.op.nn.conv2d(
-            branch.data,
-            relax.const(branch.weight.astype(np.float32)),
-            strides=branch.strides,
-            padding=(-rows.first, -columns.first, rows.after, columns.after),
-            dilation=(rows.dilation, columns.dilation),
-            groups=branch.groups,
-            data_layout="NHWC",
-            kernel_layout="HWIO",
-            out_layout="NHWC",
-        )
+        weight = relax.const(branch.weight.astype(np.float32))
+        settings = {"strides": branch.strides, "groups": branch.groups, **attrs_of(branch.windows), **CHANNELS_LAST}
+        result = relax.op.nn.conv2d(branch.data, weight, **settings)
         if not branch.shift.any():
             return result
-        return relax.op.add(self.builder_.emit(result), relax.const(branch.shift.astype(np.float32)))
-
-
-def _is(value: Any, operator: str) -> bool:
-    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and bool(value.op.name == operator)
+        return relax.op.add(result, relax.const(branch.shift.astype(np.float32)))
 
 
 def _constant_of(call: ir.Call) -> _Values | None:
@@ -198,12 +150,7 @@ def _constant_of(call: ir.Call) -> _Values | None:
 def _convolution(call: ir.Call, shift: _Values) -> _Branch | None:
     """Returns a convolution with constant weights, and what is added to it; None for other layouts."""
     attrs, weight = call.attrs, value_of(call.args[1])
-    if weight is None or (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) != ("NHWC", "HWIO", "NHWC"):
+    if weight is None or not is_channels_last(call):
         return None
-    pads = [int(pad) for pad in attrs.padding]
-    rows, columns = (
-        _Window(-before, taps, int(dilation), after)
-        for before, after, taps, dilation in zip(pads[:2], pads[2:], weight.shape[:2], attrs.dilation, strict=True)
-    )
-    strides = int(attrs.strides[0]), int(attrs.strides[1])
-    return _Branch(call.args[0], weight.astype(np.float64), (rows, columns), strides, int(attrs.groups), shift)
+    windows, strides = windows_of(call, weight), (int(attrs.strides[0]), int(attrs.strides[1]))
+    return _Branch(call.args[0], weight.astype(np.float64), windows, strides, int(attrs.groups), shift)

@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.fold_constants import value_of
-from anole.extract.passes.mutators import bound_for_one, extents, read_counts, rewritten
+from anole.extract.passes.convolutions import is_channels_last
+from anole.extract.passes.mutators import (
+    bindings,
+    bound_for_one,
+    extents,
+    operator_of,
+    read_counts,
+    rewritten,
+    value_of,
+)
 
 _Values = NDArray[np.float64]
 
@@ -45,7 +53,7 @@ _ROUNDING = ("relax.ceil", "relax.floor", "relax.round")
 _WEIGHTED = ("relax.nn.conv2d", "relax.matmul")
 
 
-def merge_constants(module: tvm.IRModule) -> tvm.IRModule:
+def merge_affine(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the NHWC module with at most one product and one sum in a row.
 
     A product is folded into the weights of the convolution or matrix product before it, if nothing else reads that
@@ -60,7 +68,8 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._uses = read_counts(module)
-        self._rounded = _rounded(module)
+        rounded = (binding.value for binding in bindings(module) if operator_of(binding.value) in _ROUNDING)
+        self._rounded = {call.args[0] for call in rounded}
         self._is_kept = False
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
@@ -89,13 +98,13 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
         """Returns the data's operator with scaled weights, or None where the scale cannot be folded."""
         call = bound_for_one(self, self._uses, data)
-        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op) or call.op.name not in _WEIGHTED:
+        if operator_of(call) not in _WEIGHTED:
             return None
         weight, results = value_of(call.args[1]), extents(call)[-1]
         is_of_each = scale.size == 1 or (scale.size == results and scale.shape[-1] == results)
         if weight is None or weight.ndim < 2 or not is_of_each or not np.isfinite(scale).all():
             return None
-        if call.op.name == "relax.nn.conv2d" and (call.attrs.out_layout, call.attrs.kernel_layout) != ("NHWC", "HWIO"):
+        if call.op.name == "relax.nn.conv2d" and not is_channels_last(call):
             return None
         scaled = relax.const((weight * scale.ravel()).astype(weight.dtype))
         return relax.Call(call.op, [call.args[0], scaled], call.attrs)
@@ -109,17 +118,9 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         return relax.op.add(self.builder_.emit(scaled), _const(shift)) if shift.any() else scaled
 
 
-def _rounded(module: tvm.IRModule) -> set[relax.Var]:
-    """Returns the variables that are rounded to whole numbers."""
-    functions = (func for _, func in module.functions_items() if isinstance(func, relax.Function))
-    values = (binding.value for func in functions for block in func.body.blocks for binding in block.bindings)
-    calls = (value for value in values if isinstance(value, ir.Call) and isinstance(value.op, ir.Op))
-    return {call.args[0] for call in calls if call.op.name in _ROUNDING and isinstance(call.args[0], relax.Var)}
-
-
 def _step(call: Any) -> _Affine | None:
     """Returns a call as scale and shift, or None where it is neither or broadcasts its data."""
-    if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op) or call.op.name not in _STEPS:
+    if operator_of(call) not in _STEPS:
         return None
     data, other = call.args
     if call.op.name in ("relax.add", "relax.multiply") and value_of(other) is None:

@@ -1,12 +1,14 @@
-"""Helpers for passes: apply a mutator to all functions, and look up bindings and shapes inside one."""
+"""Helpers for passes: apply a mutator to all functions, and look up bindings, values and shapes inside one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
+import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
 _BINARY = "add subtract multiply divide maximum minimum power equal not_equal greater greater_equal less less_equal"
@@ -21,26 +23,39 @@ ELEMENTWISE = tuple(
 
 
 def rewritten(module: tvm.IRModule, mutator: type[Any]) -> tvm.IRModule:
-    """Returns the module with every function rewritten by a mutator and unused bindings removed.
-
-    Args:
-        module: the network's module.
-        mutator: a `relax.PyExprMutator` class; it is instantiated with the module.
-    """
+    """Returns the module with every function rewritten by a `relax.PyExprMutator` and unused bindings removed."""
     visitor = mutator(module)
-    for variable, function in module.functions_items():
-        if isinstance(function, relax.Function):
-            visitor.builder_.update_func(variable, relax.analysis.remove_all_unused(visitor.visit_expr(function)))
+    for variable, function in _functions(module):
+        visitor.builder_.update_func(variable, relax.analysis.remove_all_unused(visitor.visit_expr(function)))
     return visitor.builder_.get()
 
 
-def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
-    """Returns the expression that a variable is bound to, following variables bound to variables.
+def _functions(module: tvm.IRModule) -> list[tuple[ir.GlobalVar, relax.Function]]:
+    return [(var, function) for var, function in module.functions_items() if isinstance(function, relax.Function)]
 
-    Args:
-        mutator: the mutator whose new function contains the variable.
-        expr: a variable; any other expression is returned as it is.
-    """
+
+def bindings(of: tvm.IRModule | relax.Function) -> Iterator[relax.Binding]:
+    """Yields the bindings of a function, or of all functions of a module, in order."""
+    functions = [function for _, function in _functions(of)] if isinstance(of, tvm.IRModule) else [of]
+    for function in functions:
+        for block in function.body.blocks:
+            yield from block.bindings
+
+
+def operator_of(expr: ir.Expr | None) -> str:
+    """Returns the name of the operator that an expression calls, such as ``relax.add``; empty for all others."""
+    return str(expr.op.name) if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) else ""
+
+
+def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changed: Any) -> ir.Call:
+    """Returns a call of the same operator on other operands, with some of its attributes changed."""
+    names = set(dir(call.attrs)) - set(dir(ir.Attrs))
+    attrs = {name: getattr(call.attrs, name) for name in names} | changed
+    return relax.Call(call.op, operands, ir.make_node(f"relax.attrs.{type(call.attrs).__name__}", **attrs))
+
+
+def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
+    """Returns the expression that a variable of a mutator's new function is bound to, through other variables."""
     while isinstance(expr, relax.Var):
         expr = mutator.lookup_binding(expr)
     return expr
@@ -61,7 +76,7 @@ def bound_for_one(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -
 def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
     """Returns the call that an expression is bound to, or None if it is not a call of that operator."""
     call = bound(mutator, expr)
-    return call if isinstance(call, ir.Call) and call.op == ir.Op.get(operator) else None
+    return call if operator_of(call) == operator else None
 
 
 def variables(expr: ir.Expr) -> list[relax.Var]:
@@ -73,14 +88,39 @@ def variables(expr: ir.Expr) -> list[relax.Var]:
 
 def read_counts(module: tvm.IRModule) -> Counter[relax.Var]:
     """Returns how often the bindings and results of all functions read each variable."""
-    functions = [func for _, func in module.functions_items() if isinstance(func, relax.Function)]
-    bindings = [binding for func in functions for block in func.body.blocks for binding in block.bindings]
-    counts = Counter(var for binding in bindings for var in variables(binding.value))
-    counts.update(var for func in functions for var in variables(func.body.body))
-    return counts
+    values = [binding.value for binding in bindings(module)]
+    results = [function.body.body for _, function in _functions(module)]
+    return Counter(var for expr in (*values, *results) for var in variables(expr))
 
 
 def extents(expr: ir.Expr) -> list[int]:
     """Returns a tensor's shape; an empty list for scalars, unknown shapes and expressions that are no tensors."""
     shape = getattr(expr.ty, "shape", None) or ()
     return [int(extent) for extent in shape] if all(isinstance(extent, tirx.IntImm) for extent in shape) else []
+
+
+def value_behind(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
+    """Returns the constant that an expression is bound to in a mutator's new function, see `value_of`."""
+    found = bound(mutator, expr)
+    return value_of(expr if found is None else found)
+
+
+def value_of(expr: ir.Expr) -> NDArray[Any] | None:
+    """Returns the value of a constant or of a known shape, not to be written to; None for everything else."""
+    if isinstance(expr.ty, relax.ShapeType) and all(isinstance(extent, tirx.IntImm) for extent in expr.ty.values):
+        return np.array([int(extent) for extent in expr.ty.values], np.int64)
+    if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
+        return np.array(expr.value, str(expr.ty.dtype))
+    if isinstance(expr, ir.GenericConst) and isinstance(expr.value, tvm.runtime.Tensor):
+        return _shared(expr.value)
+    return None
+
+
+def _shared(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
+    """Returns a tensor's memory as an array; a copy where NumPy lacks the type. Copies of all weights take minutes."""
+    try:
+        array = np.from_dlpack(tensor)
+    except (BufferError, RuntimeError):
+        return cast(NDArray[Any], tensor.numpy())
+    array.flags.writeable = False
+    return array

@@ -12,19 +12,20 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import bound, extents, rewritten
+from anole.extract.passes.mutators import bound, extents, operator_of, rewritten
 
 
-def absorb_transpositions(module: tvm.IRModule) -> tvm.IRModule:
+def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the module with right operands read as they lie in memory, where only a transposition is in between."""
     return rewritten(module, _Absorber)
 
 
-def is_transposed_product(call: ir.Call) -> bool:
-    """Returns whether a call is a product that reads its right operand transposed."""
-    if call.op.name != "relax.einsum" or not isinstance(call.args[0], relax.Tuple) or len(call.args[0].fields) != 2:
+def is_transposed_product(call: ir.Expr) -> bool:
+    """Returns whether an expression is a product that reads its right operand transposed."""
+    operands = call.args[0] if operator_of(call) == "relax.einsum" else None
+    if not isinstance(operands, relax.Tuple) or len(operands.fields) != 2:
         return False
-    left, right = (len(operand.ty.shape) for operand in call.args[0].fields)
+    left, right = (len(operand.ty.shape) for operand in operands.fields)
     return left >= 2 and right >= 2 and str(call.attrs.subscripts) == _subscripts(left, right)
 
 
@@ -39,14 +40,11 @@ def _subscripts(left: int, right: int) -> str:
     return f"{batch}yz,{batch[left - right :] if right > 2 else ''}xz->{batch}yx"
 
 
-_OF_ONE_NUMBER = ("relax.multiply", "relax.subtract")
-
-
 @mutator
 class _Absorber(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        if not isinstance(call.op, ir.Op) or call.op.name != "relax.matmul":
+        if operator_of(call) != "relax.matmul":
             return call
         left, right = call.args
         batches = [list(operand.ty.shape)[:-2] for operand in (left, right)]
@@ -57,7 +55,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
             return call
         product = transposed_product(left, transposed)
         dtype = str(self.builder_.normalize(call).ty.dtype)
-        return product if dtype == str(left.ty.dtype) else relax.op.astype(self.builder_.emit(product), dtype)
+        return product if dtype == str(left.ty.dtype) else relax.op.astype(product, dtype)
 
     def _transposed(self, value: ir.Expr) -> ir.Expr | None:
         """Returns a value with its last two axes exchanged, or None where that would not make its rows contiguous.
@@ -66,14 +64,15 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         axes are allowed.
         """
         call = bound(self, value)
-        if not isinstance(call, ir.Call) or not isinstance(call.op, ir.Op):
+        name = operator_of(call)
+        if call is None or not name:
             return None
-        if call.op.name == "relax.permute_dims":
+        if name == "relax.permute_dims":
             return self._permuted(call)
         shape = extents(call)
-        splits_batch = call.op.name == "relax.reshape" and extents(call.args[0])[-2:] == shape[-2:]
-        is_of_one = call.op.name in _OF_ONE_NUMBER and prod(extents(call.args[1])) == 1
-        alike = is_of_one or call.op.name == "relax.astype"
+        splits_batch = name == "relax.reshape" and extents(call.args[0])[-2:] == shape[-2:]
+        is_of_one = name in ("relax.multiply", "relax.subtract") and prod(extents(call.args[1])) == 1
+        alike = is_of_one or name == "relax.astype"
         inner = self._transposed(call.args[0]) if splits_batch or alike else None
         if inner is None:
             return None

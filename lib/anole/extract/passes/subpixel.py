@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.fold_constants import value_of
-from anole.extract.passes.mutators import extents, rewritten
+from anole.extract.passes.convolutions import CHANNELS_LAST, is_channels_last
+from anole.extract.passes.mutators import extents, operator_of, rewritten, value_of
 
 
-def convolve_forward(module: tvm.IRModule) -> tvm.IRModule:
+def subpixel(module: tvm.IRModule) -> tvm.IRModule:
     """Returns the NHWC module with transposed convolutions of constant weights replaced by convolutions.
 
     With a stride, the convolution gives the outputs of one input as channels; a permutation then moves them into place.
@@ -72,14 +72,10 @@ class _Axis:
 class _Forwarder(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        if not isinstance(call.op, ir.Op) or call.op.name != "relax.nn.conv2d_transpose":
+        if operator_of(call) != "relax.nn.conv2d_transpose" or not is_channels_last(call):
             return call
-        call = self.builder_.normalize(call)
-        weight, attrs = value_of(call.args[1]), call.attrs
-        layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-        if weight is None or not extents(call) or layouts != ("NHWC", "HWIO", "NHWC"):
-            return call
-        return self._forwards(call, weight)
+        call, weight = self.builder_.normalize(call), value_of(call.args[1])
+        return call if weight is None or not extents(call) else self._forwards(call, weight)
 
     def _forwards(self, call: ir.Call, weight: NDArray[Any]) -> ir.Expr:
         batch, height, width, _ = extents(call.args[0])
@@ -97,8 +93,7 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
             relax.const(_forward_weight(weight, rows, columns, groups), str(call.args[1].ty.dtype)),
             padding=(rows.before, columns.before, rows.after, columns.after),
             groups=groups,
-            data_layout="NHWC",
-            kernel_layout="HWIO",
+            **CHANNELS_LAST,
         )
         return self._moved(made, batch, rows, columns, groups, filters)
 
@@ -106,24 +101,19 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         """Moves the outputs into place and cuts off the unwanted ones."""
         if rows.stride * columns.stride > 1:
             parts = (batch, rows.groups, columns.groups, groups, rows.stride, columns.stride, filters // groups)
-            apart = self.builder_.emit(relax.op.reshape(self.builder_.emit(made), parts))
-            moved = self.builder_.emit(relax.op.permute_dims(apart, [0, 1, 4, 2, 5, 3, 6]))
+            moved = relax.op.permute_dims(relax.op.reshape(made, parts), [0, 1, 4, 2, 5, 3, 6])
             shape = (batch, rows.groups * rows.stride, columns.groups * columns.stride, filters)
             made = relax.op.reshape(moved, shape)
         if rows.whole and columns.whole:
             return made
         ends = [rows.first + rows.extent, columns.first + columns.extent]
-        return relax.op.strided_slice(self.builder_.emit(made), [1, 2], [rows.first, columns.first], ends)
+        return relax.op.strided_slice(made, [1, 2], [rows.first, columns.first], ends)
 
 
 def _forward_weight(weight: NDArray[Any], rows: _Axis, columns: _Axis, groups: int) -> NDArray[Any]:
     """Returns the convolution's weight, shape (rows, columns, in of a group, out); its outputs are whole groups.
 
-    Args:
-        weight: the transposed convolution's weight, shape (rows, columns, in, out of a group).
-        rows: the mapping of the kernel's rows.
-        columns: the mapping of the kernel's columns.
-        groups: number of groups of channels.
+    The given one is that of the transposed convolution, shape (rows, columns, in, out of a group).
     """
     padded = np.pad(weight, [(0, 1), (0, 1), (0, 0), (0, 0)])
     # A tap of -1 reads the padding's zeros. Axes: (y, row in group, x, column in group, in, out).
