@@ -10,14 +10,12 @@ from anole.host.machine import available_threads
 from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, named_object, version_of
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates import algorithms, open_spaces, product_space
-from anole.targets.cpu.templates.rounding import covering_version
-from anole.targets.cpu.templates.serial_layers import VERSION as SHARING_VERSION
-from anole.targets.cpu.templates.serial_layers import sharing_version, threads_fed
+from anole.targets.cpu.templates import programs
+from anole.targets.cpu.templates.register_tiles import is_small
 from anole.targets.shared.space_setting import is_open
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import Workload
 
 if TYPE_CHECKING:
     import tvm
@@ -41,13 +39,7 @@ class CpuTarget:
     runs_on = "cpu"
     cpp_runtime = CppRuntime("kDLCPU", ("tvm_runtime",))
     compiler_options: Mapping[str, Any] = {}
-    template_versions: Mapping[str, int] = {
-        "batch_matmul": product_space.BATCH_MATMUL_VERSION,
-        **algorithms.VERSIONS,
-        "dense": product_space.DENSE_VERSION,
-        "dense.prefetch": product_space.DENSE_PREFETCH_VERSION,
-        "sharing": SHARING_VERSION,
-    }
+    template_versions: Mapping[str, int] = programs.VERSIONS
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
@@ -57,7 +49,7 @@ class CpuTarget:
         self.exact = bool(description.get("exact", False))
         self.open = is_open(description)
         if self.open:
-            self.template_versions = {**self.template_versions, **open_spaces.VERSIONS}
+            self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
 
     def absence(self) -> str | None:
         """Returns why nothing can be measured here: the processor is another one, or too little of it may be used."""
@@ -70,22 +62,8 @@ class CpuTarget:
         )
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of a workload's template, the sum of its parts' versions.
-
-        The sum can be the same for two spaces of a layer over time, when one part's version rises and another part is
-        dropped. A fix would change the keys of tasks, so it waits until these change anyway.
-
-        Raises:
-            TargetError: there is no template for its operator.
-        """
-        if isinstance(workload, Conv2d):
-            version = algorithms.convolution_version(self.unit, workload, self.exact)
-        elif isinstance(workload, Dense):
-            version = product_space.dense_version(workload)
-        else:
-            version = version_of(workload, self.template_versions, "the cpu") + covering_version(workload.rows)
-        opened = self._opened(workload)
-        return version + sharing_version(workload) + (opened.version if opened else 0)
+        """Returns the version of the programs that compute a workload."""
+        return programs.version(self.unit, workload, self.exact, self.open)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the processor runs everything."""
@@ -93,37 +71,22 @@ class CpuTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        threads = threads_fed(workload, self.threads)
-        if (opened := self._opened(workload)) is not None:
-            return opened.space(self.unit, threads, workload)
-        if isinstance(workload, Conv2d):
-            return algorithms.convolution_space(self.unit, threads, workload, self.exact)
-        if isinstance(workload, BatchMatmul):
-            return product_space.batch_matmul_space(self.unit, threads, workload)
-        return product_space.dense_space(self.unit, threads, workload)
+        return self._programs(workload).space(self.unit, self._threads_fed(workload), workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
-        if (opened := self._opened(workload)) is not None:
-            return opened.constrained(self.unit, threads_fed(workload, self.threads), workload).best_drawn
-        if isinstance(workload, Conv2d):
-            return algorithms.convolution_default(self.unit, threads_fed(workload, self.threads), workload, self.exact)
-        return self.space(workload).best_drawn
+        return self._programs(workload).default(self.unit, self._threads_fed(workload), workload)
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
-        if (opened := self._opened(workload)) is not None:
-            template: Template = named_object(opened.template)(self.unit)
-            return template
-        if isinstance(workload, Conv2d):
-            return algorithms.convolution_template(self.unit, workload, self.exact)
-        from anole.targets.cpu.templates.products import BatchMatmulTemplate, DenseTemplate
+        return self._programs(workload).template_for(self.unit)
 
-        return (BatchMatmulTemplate if isinstance(workload, BatchMatmul) else DenseTemplate)(self.unit)
+    def _programs(self, workload: Workload) -> programs.Programs:
+        return programs.programs_of(self.unit, workload, self.exact, self.open)
 
-    def _opened(self, workload: Workload) -> open_spaces.Opened | None:
-        """Returns the open space of a workload, if that is what its configs are drawn from."""
-        return open_spaces.opened(workload) if self.open else None
+    def _threads_fed(self, workload: Workload) -> int:
+        """Returns how many threads must have a share of a layer: all, or only the caller if the layer is small."""
+        return 1 if is_small(workload) else self.threads
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, parallelised and vectorised where that pays."""
@@ -181,12 +144,12 @@ class CpuTarget:
 
     def peak_gflops(self) -> float:
         """Measures, in this process, the multiply-add rate of all threads on registers."""
-        from anole.targets.cpu.device.peak import PeakKernel
+        from anole.targets.cpu.device.peak import peak_gflops
 
-        return PeakKernel(self.description).gflops()
+        return peak_gflops(self.description)
 
     def copy_bytes_per_s(self) -> float:
         """Measures, in this process, the memory bandwidth of copies by all threads."""
-        from anole.targets.cpu.device.peak import CopyKernel
+        from anole.targets.cpu.device.peak import copy_bytes_per_s
 
-        return CopyKernel(self.description).bytes_per_s()
+        return copy_bytes_per_s(self.description)

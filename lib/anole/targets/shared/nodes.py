@@ -21,6 +21,12 @@ def collect(root: Any, kind: type) -> list[Any]:
     return nodes
 
 
+def prefetched(load: Any, level: int) -> Any:
+    """Returns a call that prefetches the line of an element for reading, into a level of the cache."""
+    for_reading, locality, data = 0, 4 - level, 1
+    return tirx.call_intrin("void", "tirx.prefetch", tirx.address_of(load), for_reading, locality, data)
+
+
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
     """Returns a statement or an expression with variables replaced."""
     return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))

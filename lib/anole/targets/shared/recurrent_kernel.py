@@ -18,6 +18,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
+from anole.targets.shared.nodes import prefetched
 from anole.targets.shared.polynomials import Value
 from anole.targets.shared.recurrence import LANES, RECURRENCE, Recurrence
 from anole.targets.shared.recurrent_step import Place, RecurrentStep, Sums, allocated
@@ -122,11 +123,11 @@ class _Kernel(RecurrentStep):
         if self._tiling.parts > 1:
             with T.serial(0, rows * self._own.blocks) as at:
                 row, block = first_row + at // self._own.blocks, at % self._own.blocks
-                _prefetch_line(self._state(step, (direction, row, block * LANES)))
+                T.evaluate(prefetched(self._state(step, (direction, row, block * LANES)), level=1))
         with T.serial(0, rows * blocks) as at:
             row, block = first_row + at // blocks, group * blocks + at % blocks
             for gate in gates:
-                _prefetch_line(self._projected(later, (direction, row, block * LANES), gate))
+                T.evaluate(prefetched(self._projected(later, (direction, row, block * LANES), gate), level=1))
 
     def _source(self, step: Value, at: Value) -> Value:
         return in_turns(step, at, self._own.hidden)
@@ -142,13 +143,6 @@ class _Kernel(RecurrentStep):
 
     def _allocated_sums(self) -> Any:
         return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
-
-
-def _prefetch_line(load: Value) -> None:
-    """Writes a prefetch of the line of an element."""
-    for_reading, into_first_level, data = 0, 3, 1
-    address = tirx.address_of(load)
-    T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, for_reading, into_first_level, data))
 
 
 def in_turns(step: Value, at: Value, extent: int) -> Value:

@@ -15,9 +15,9 @@ from tvm import te, tirx
 from anole.targets.cpu.device import builder
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.target import CpuTarget
-from anole.targets.cpu.templates.algorithms import convolution_template
 from anole.targets.cpu.templates.grouped import GroupedTemplate
 from anole.targets.cpu.templates.grouped_space import Bundle, grouped_space, is_bundled, n_bundles
+from anole.targets.cpu.templates.programs import programs_of
 from anole.targets.shared.reference import anchor, data_shape, out_shape, weight_shape
 from anole.task import Conv2d
 
@@ -112,7 +112,7 @@ def test_the_default_is_parallel_vectorised_and_joins_groups(filters: int) -> No
     groups, channels = 8, 1 if filters == 2 else filters
     workload = replace(LAYER, in_channels=groups * channels, out_channels=groups * filters, groups=groups)
     config = grouped_space(AVX512, 2, workload).best_drawn
-    template = convolution_template(AVX512, workload, exact=False)
+    template = programs_of(AVX512, workload, exact=False, is_open=False).template_for(AVX512)
     assert isinstance(template, GroupedTemplate)
     text = text_of(template, workload, config)
     assert "T.parallel(" in text and "T.unroll(" in text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
-from anole.targets.cpu.templates.rounding import covering, covering_version
+from anole.targets.cpu.templates.register_tiles import covering
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 TARGET = CpuTarget(describe_cpu("x86-64-v4", 2, "elsewhere"))
@@ -27,7 +27,6 @@ def test_a_good_tile_divides_a_little_more_than_there_is(extent: int) -> None:
 @pytest.mark.parametrize(("extent", "covered"), [(1, 1), (13, 13), (17, 18), (128, 128), (149, 150), (197, 198)])
 def test_only_what_cannot_be_tiled_is_covered_by_more(extent: int, covered: int) -> None:
     assert covering(extent) == covered
-    assert (covering_version(extent) > 0) == (covered > extent)
 
 
 @pytest.mark.parametrize(

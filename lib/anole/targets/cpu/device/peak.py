@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
 from anole.targets.cpu.device.builder import load
+from anole.targets.cpu.device.runner import mean_s
 from anole.targets.cpu.device.vector_unit import VectorUnit
 
 _STEPS = 200_000
@@ -22,60 +25,35 @@ _STREAMS = 4
 """Number of vectors that one step copies."""
 
 
-class PeakKernel:
-    """Independent multiply-adds in registers on every thread; runs in the current process."""
-
-    def __init__(self, description: Mapping[str, Any]) -> None:
-        unit, threads = VectorUnit.of(description), int(description["threads"])
-        # Twice the product of latency and pipes, but with room left for the two factors.
-        n_accumulators = min(16, unit.registers - 4)
-        self.flop = 2 * threads * _STEPS * n_accumulators * unit.lanes
-        self._kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes)), description)
-        factors = np.full((2, unit.lanes), 0.5, dtype=np.float32)
-        out = np.empty((threads, n_accumulators, unit.lanes), dtype=np.float32)
-        self._arguments = (tvm.runtime.tensor(factors), tvm.runtime.tensor(out))
-
-    def __call__(self, number: int) -> float:
-        """Runs the kernel `number` times back to back and returns the mean seconds of one run."""
-        began_s = time.perf_counter()
-        for _ in range(number):
-            self._kernel(*self._arguments)
-        return (time.perf_counter() - began_s) / number
-
-    def gflops(self, seconds: float = 1.0) -> float:
-        """Returns the best rate of many short bursts, in GFLOP/s."""
-        self(1)
-        return self.flop / _least_s(lambda: self(5), seconds) / 1e9
+def peak_gflops(description: Mapping[str, Any], seconds: float = 1.0) -> float:
+    """Measures independent multiply-adds in registers on every thread: the best of many short bursts."""
+    unit, threads = VectorUnit.of(description), int(description["threads"])
+    # Twice the product of latency and pipes, but with room left for the two factors.
+    n_accumulators = min(16, unit.registers - 4)
+    kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes)), description)
+    factors = np.full((2, unit.lanes), 0.5, dtype=np.float32)
+    out = np.empty((threads, n_accumulators, unit.lanes), dtype=np.float32)
+    flop = 2 * threads * _STEPS * n_accumulators * unit.lanes
+    return flop / _least_s(kernel, (factors, out), 5, seconds) / 1e9
 
 
-class CopyKernel:
-    """Copies an array on every thread; runs in the current process."""
-
-    def __init__(self, description: Mapping[str, Any]) -> None:
-        threads, step = int(description["threads"]), _STREAMS * VectorUnit.of(description).lanes
-        floats = _FLOATS // (threads * step) * (threads * step)
-        self.size_bytes = 2 * 4 * floats
-        self._kernel = load(_copy(floats, threads, step), description)
-        arrays = (np.ones(floats, dtype=np.float32), np.empty(floats, dtype=np.float32))
-        self._arguments = tuple(map(tvm.runtime.tensor, arrays))
-
-    def bytes_per_s(self, seconds: float = 0.5) -> float:
-        """Returns the best rate of many runs; each counts the array once as read and once as written."""
-        # In the first run the system maps the arrays' pages, which may take longer than all other runs together.
-        self._kernel(*self._arguments)
-        return self.size_bytes / _least_s(self._run_s, seconds)
-
-    def _run_s(self) -> float:
-        began_s = time.perf_counter()
-        self._kernel(*self._arguments)
-        return time.perf_counter() - began_s
+def copy_bytes_per_s(description: Mapping[str, Any], seconds: float = 0.5) -> float:
+    """Measures copies of an array by every thread: the best of many runs, each of which reads it and writes it once."""
+    threads, step = int(description["threads"]), _STREAMS * VectorUnit.of(description).lanes
+    floats = _FLOATS // (threads * step) * (threads * step)
+    kernel = load(_copy(floats, threads, step), description)
+    source, copy = np.ones(floats, dtype=np.float32), np.empty(floats, dtype=np.float32)
+    return (source.nbytes + copy.nbytes) / _least_s(kernel, (source, copy), 1, seconds)
 
 
-def _least_s(measure_s: Callable[[], float], seconds: float) -> float:
-    """Returns the least of what is measured for so many seconds, at least once."""
-    ends_s, least_s = time.perf_counter() + seconds, measure_s()
+def _least_s(kernel: Any, arrays: Sequence[NDArray[np.float32]], number: int, seconds: float) -> float:
+    """Returns the least mean time of a run in bursts of `number` runs, of which there is at least one."""
+    arguments = repeat(tuple(map(tvm.runtime.tensor, arrays)))
+    # In the first run the system maps the arrays' pages, which may take longer than all other runs together.
+    mean_s(kernel, arguments, 1)
+    ends_s, least_s = time.perf_counter() + seconds, mean_s(kernel, arguments, number)
     while time.perf_counter() < ends_s:
-        least_s = min(least_s, measure_s())
+        least_s = min(least_s, mean_s(kernel, arguments, number))
     return least_s
 
 

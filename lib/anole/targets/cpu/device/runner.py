@@ -61,11 +61,15 @@ class LoadedKernel:
 
     def __call__(self, number: int) -> float:
         """Runs the candidate `number` times back to back and returns the mean seconds of one run."""
-        kernel, arguments = self._kernel, self._arguments
-        began_s = time.perf_counter()
-        for _ in range(number):
-            kernel(*next(arguments))
-        return (time.perf_counter() - began_s) / number
+        return mean_s(self._kernel, self._arguments, number)
+
+
+def mean_s(kernel: Any, arguments: Iterator[tuple[Any, ...]], number: int) -> float:
+    """Runs a kernel `number` times back to back, each with the next arguments; returns the mean seconds of one run."""
+    began_s = time.perf_counter()
+    for _ in range(number):
+        kernel(*next(arguments))
+    return (time.perf_counter() - began_s) / number
 
 
 class WeightCopies:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from math import prod
 
 from tvm import te, tirx
@@ -13,7 +15,6 @@ from anole.targets.cpu.templates.conv2d_space import leaves_gaps
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate, TiledConvolution
 from anole.targets.cpu.templates.convolution_tiles import tile_order
 from anole.targets.cpu.templates.idle_steps import has_idle, skip_idle
-from anole.targets.cpu.templates.prefetch import prefetch_next
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared import anchor
 from anole.task import Conv2d
@@ -50,5 +51,16 @@ class Conv2dTemplate(ConvolutionTemplate):
         func = anchor.scheduled(sch)
         if config.get("prefetch"):
             of_one_panel = [*tiled.tiles[tile_order(config["tile_order"]).index(0) + 1 :], *outer, inner[0]]
-            func = prefetch_next(func, [sch.get(loop) for loop in of_one_panel], dimensions=5)
+            panel = self.packed_shape(workload, config)[1:]
+            func = _prefetch_next(func, [sch.get(loop) for loop in of_one_panel], prod(panel))
         return skip_idle(func, sch.get(inner[0]), workload) if has_idle(workload, config) else func
+
+
+def _prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], weights: int) -> tirx.PrimFunc:
+    """Prefetches the next panel of so many weights while the nest reads one, a share in each iteration."""
+    lines, iterations = -(-weights // _LINE), prod(int(loop.extent) for loop in loops)
+    number = reduce(lambda outer, loop: outer * loop.extent + loop.loop_var, loops, tirx.IntImm("int64", 0))
+    begin, zero = number * lines // iterations * _LINE, tirx.IntImm("int64", 0)
+    return nest.prefetch(
+        func, loops[-1], lambda panel, *_: (panel + 1, zero, zero, zero, begin), -(-lines // iterations)
+    )

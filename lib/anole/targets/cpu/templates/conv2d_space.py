@@ -18,13 +18,8 @@ from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles
 from anole.targets.cpu.templates.idle_steps import live_share, skips
-from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, unrolled
-from anole.targets.cpu.templates.rounding import covering
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unrolled
 from anole.task import Conv2d
-
-VERSION = 1
-PREFETCH_VERSION = 2
-GAP_VERSION = 1
 
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 

@@ -18,11 +18,8 @@ from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles
-from anole.targets.cpu.templates.register_tiles import unrolled
-from anole.targets.cpu.templates.serial_layers import evenness
+from anole.targets.cpu.templates.register_tiles import evenness, unrolled
 from anole.task import Conv2d
-
-VERSION = 1
 
 _FEWEST_LANES = 4
 _BEST_ACCUMULATORS = 4

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import te, tirx
+from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate, TiledConvolution
 from anole.targets.cpu.templates.grouped_space import Bundle, n_bundles
-from anole.targets.cpu.templates.lanes import join_groups
 from anole.targets.shared import anchor
+from anole.targets.shared.nodes import with_loop, with_values
 from anole.task import Conv2d
 
 
@@ -47,3 +47,86 @@ class GroupedTemplate(ConvolutionTemplate):
         tiled.sch.decompose_reduction(tiled.block, reduction[0])
         vector = tiled.sch.get(tiled.sch.get_loops(tiled.block)[-1])
         return join_groups(anchor.scheduled(tiled.sch), vector, bundle)
+
+
+def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.PrimFunc:
+    """Returns a function in which one step multiplies a vector over the filters of a bundle's groups.
+
+    By itself, the compiler would gather the lanes' inputs one by one. Here, one value per group is loaded and blended
+    or, where that takes fewer steps, the lanes are shuffled from the channels of all groups.
+
+    Args:
+        func: a scheduled function.
+        loop: the vectorised loop over filters, around a block that adds the product of data and weight; its reduction
+            over channels is unrolled if the bundle is shuffled.
+        bundle: the bundle whose vectors these are.
+    """
+    return with_loop(func, loop, lambda each: _vector_step(each, bundle))
+
+
+def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
+    realize = loop.body
+    block = realize.block
+    total, product = block.body.value.a, block.body.value.b
+    data, weight, rc = product.a, product.b, block.iter_vars[4].var
+    filters = block.body.indices[-1]
+    value = _joined(data, filters, rc, bundle) * _vector_from(weight, weight.indices[-1], bundle.lanes)
+    added = _vector_from(total, filters, bundle.lanes) + value
+    places = [*block.body.indices[:-1], tirx.Ramp(filters, 1, bundle.lanes)]
+    body = tirx.BufferStore(block.body.buffer, added, places)
+    parts = (block.reads, block.writes, block.name_hint, body, None, block.alloc_buffers, block.match_buffers)
+    step = s_tir.SBlock(block.iter_vars, *parts, block.annotations)
+    first_lane = {loop.loop_var: tirx.IntImm(loop.loop_var.ty.dtype, 0)}
+    values = [with_values(each, first_lane) for each in realize.iter_values]
+    return s_tir.SBlockRealize(values, realize.predicate, step)
+
+
+def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -> Any:
+    """Returns the lanes' inputs for any of the bundle's vectors; loops over these are unrolled."""
+    first = tirx.floordiv(filters, bundle.filters) * bundle.channels
+    read = _shuffled if bundle.is_shuffled else _blended
+    vectors = [read(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]
+    return _chosen(tirx.floordiv(tirx.floormod(filters, bundle.filters), bundle.lanes), vectors)
+
+
+def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
+    """Blends one channel of each group into all lanes of the group."""
+    lanes = bundle.lanes
+    joined = None
+    for group in sorted(set(groups), reverse=True):
+        channel = _load(data, first + group * bundle.group_channels + rc)
+        value = tirx.Broadcast(channel, lanes)
+        before_next = tirx.Ramp(0, 1, lanes) < tirx.Broadcast(lanes - groups[::-1].index(group), lanes)
+        joined = value if joined is None else tirx.Select(before_next, value, joined)
+    return joined
+
+
+def _shuffled(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
+    """Shuffles the lanes' inputs from all channels of all groups."""
+    channels = bundle.group_channels
+    extent = (groups[-1] - groups[0] + 1) * channels
+    loaded = _vector_from(data, first + groups[0] * channels, extent)
+    # A TVM shuffle has no more result lanes than source lanes.
+    sources = [loaded] * -(-bundle.lanes // extent)
+
+    def step(channel: int) -> Any:
+        return tirx.Shuffle(
+            sources, [tirx.IntImm("int32", (group - groups[0]) * channels + channel) for group in groups]
+        )
+
+    return _chosen(rc, [step(channel) for channel in range(channels)])
+
+
+def _chosen(index: Any, values: list[Any]) -> Any:
+    chosen = values[-1]
+    for position in reversed(range(len(values) - 1)):
+        chosen = tirx.if_then_else(index == position, values[position], chosen)
+    return chosen
+
+
+def _load(load: tirx.BufferLoad, last: Any) -> tirx.BufferLoad:
+    return tirx.BufferLoad(load.source, [*load.indices[:-1], last])
+
+
+def _vector_from(load: tirx.BufferLoad, last: Any, lanes: int) -> tirx.BufferLoad:
+    return _load(load, tirx.Ramp(last, 1, lanes) if lanes > 1 else last)

@@ -20,11 +20,8 @@ from anole.space.loops import Annotation, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles
-from anole.targets.cpu.templates.register_tiles import unrolled
-from anole.targets.cpu.templates.serial_layers import evenness
+from anole.targets.cpu.templates.register_tiles import evenness, unrolled
 from anole.task import Conv2d
-
-VERSION = 1
 
 REGISTER_ORDERS = tuple("".join(order) for order in permutations("fpr"))
 """The order of the loops of a register tile: vectors of filters (f), pixels (p) and kernel columns (r)."""

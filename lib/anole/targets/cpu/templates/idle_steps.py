@@ -18,8 +18,6 @@ from anole.task import Conv2d
 if TYPE_CHECKING:
     from tvm import tirx
 
-VERSION = 1
-
 _MANY = 0.25
 """Share of the multiplications that must be with padding for their steps to be skipped."""
 

@@ -1,13 +1,16 @@
-"""Scheduling steps common to the CPU templates: vectors, copies and unrolled loops."""
+"""Scheduling steps common to the CPU templates: vectors, copies, unrolled loops and prefetches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 
+from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
+from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared.anchor import find_block
+from anole.targets.shared.nodes import collect, prefetched, with_loop, with_values
 
 LoopRV = Any
 SBlockRV = Any
@@ -64,3 +67,27 @@ def unroll_reduction(sch: s_tir.Schedule, loops: Sequence[LoopRV], tile_steps: i
         if steps > max_step:
             return
         sch.unroll(loop)
+
+
+def prefetch(func: tirx.PrimFunc, loop: tirx.For, later: Callable[..., Sequence[Any]], lines: int) -> tirx.PrimFunc:
+    """Returns a function in which each iteration of a loop begins with prefetches of weights that it reads later.
+
+    Args:
+        func: the function.
+        loop: a loop with only one block, whose packed weights have more dimensions than all else that it reads.
+        later: maps the indices of the first weight that an iteration reads to those of the first one to prefetch.
+        lines: number of cache lines to prefetch.
+    """
+    (realize,) = collect(loop.body, s_tir.SBlockRealize)
+    begun = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in collect(loop.body, tirx.For)}
+    weight = max(collect(realize.block.body, ir.TensorLoad), key=lambda load: len(load.indices))
+    bound = {own.var: value for own, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    *outer, last = later(*(with_values(with_values(index, bound), begun) for index in weight.indices))
+    line = tirx.Var("line", "int32")
+    load = tirx.BufferLoad(weight.source, [*outer, last + line * (CACHE_LINE_BYTES // FLOAT_BYTES)])
+    wanted = tirx.For(line, 0, lines, tirx.ForKind.SERIAL, tirx.Evaluate(prefetched(load, level=2)))
+
+    def begin(each: tirx.For) -> tirx.For:
+        return tirx.For(each.loop_var, each.min, each.extent, each.kind, tirx.SeqStmt([wanted, each.body]))
+
+    return with_loop(func, loop, begin)

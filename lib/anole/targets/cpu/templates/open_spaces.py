@@ -7,10 +7,8 @@ compiler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from anole.space import Knob, Space, covering_knob, option_knob
 from anole.space.loops import LoopNest
@@ -19,32 +17,7 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.conv2d_space import DirectTiles, conv2d_space
 from anole.targets.cpu.templates.convolution_tiles import ALL_TILE_ORDERS
 from anole.targets.cpu.templates.product_space import PACKED_AT, batch_matmul_space, dense_space
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
-
-SpaceOf = Callable[[VectorUnit, int, Any], Space]
-"""Maps a vector unit, the number of threads and a workload to its space."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """An open space, and the constrained one whose configs it also holds.
-
-    Attributes:
-        version: the version of the open space alone.
-        space: the open space.
-        constrained: the constrained space; its config of most merit is the default.
-        template: the class of the template, as ``module:object``.
-    """
-
-    version: int
-    space: SpaceOf
-    constrained: SpaceOf
-    template: str
-
-
-def opened(w: Workload) -> Opened | None:
-    """Returns the open space of a workload, or None if it has none, as convolutions of several groups."""
-    return None if isinstance(w, Conv2d) and w.groups > 1 else _OPENED.get(w.operator)
+from anole.task import BatchMatmul, Conv2d, Dense
 
 
 @cache
@@ -83,14 +56,3 @@ def _covering(space: Space, extents: Mapping[str, int]) -> list[Knob]:
         covering_knob(name, extent, len(known[name][0]), known[name], agent="spatial")
         for name, extent in extents.items()
     ]
-
-
-_TEMPLATES = "anole.targets.cpu.templates"
-_OPENED: Mapping[str, Opened] = {
-    "batch_matmul": Opened(1, batch_matmul_open, batch_matmul_space, f"{_TEMPLATES}.products:BatchMatmulTemplate"),
-    "conv2d": Opened(1, conv2d_open, conv2d_space, f"{_TEMPLATES}.conv2d:Conv2dTemplate"),
-    "dense": Opened(1, dense_open, dense_space, f"{_TEMPLATES}.products:DenseTemplate"),
-}
-"""The open space of each operator that has one."""
-
-VERSIONS = {f"{operator}.open": each.version for operator, each in _OPENED.items()}

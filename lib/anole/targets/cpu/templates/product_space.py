@@ -18,14 +18,8 @@ from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, unrolled
-from anole.targets.cpu.templates.rounding import covering, covering_version
-from anole.targets.cpu.templates.serial_layers import waking
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, covering, unrolled, waking
 from anole.task import BatchMatmul, Dense
-
-DENSE_VERSION = 2
-DENSE_PREFETCH_VERSION = 1
-BATCH_MATMUL_VERSION = 2
 
 PACKED_AT = ("inline", "tile", "root")
 """Where the right operand may be packed into panels: nowhere, a panel where a tile needs it, or all of it first."""
@@ -46,11 +40,6 @@ def dense_prefetches(w: Dense) -> bool:
     """
     is_one_tile = 1 < covering(w.batch) <= _ROWS_IN_REGISTERS
     return is_one_tile and FLOAT_BYTES * w.in_features * w.out_features >= CACHE_BYTES
-
-
-def dense_version(w: Dense) -> int:
-    """Returns the version of a layer's template, which rises with its options."""
-    return DENSE_VERSION + (DENSE_PREFETCH_VERSION if dense_prefetches(w) else 0) + covering_version(w.batch)
 
 
 @cache

@@ -13,7 +13,6 @@ from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
 from anole.targets.shared import anchor
 from anole.targets.shared.packing import UnpackedTemplate, in_panels
 from anole.task import BatchMatmul, Dense
@@ -61,7 +60,9 @@ class _ProductTemplate:
         func = anchor.scheduled(sch)
         if not config.get("prefetch_k"):
             return func
-        return _prefetch_weights(func, sch.get(k_inner), config["prefetch_k"], vectors)
+        # Those of a later reduction step, possibly of the next panel.
+        steps = config["prefetch_k"]
+        return nest.prefetch(func, sch.get(k_inner), lambda panel, k, x: (panel, k + steps, x), vectors)
 
 
 class DenseTemplate(_ProductTemplate):
@@ -125,11 +126,3 @@ def _place_panels(sch: s_tir.Schedule, pack_at: str, tile: Any, lanes: int) -> N
         sch.compute_inline(panels)
     else:
         nest.place_copy(sch, panels, tile if pack_at == "tile" else None, lanes)
-
-
-def _prefetch_weights(func: tirx.PrimFunc, k_inner: tirx.For, steps: int, lines: int) -> tirx.PrimFunc:
-    """Prefetches, in each reduction step, the weights of the step `steps` later, possibly of the next panel."""
-    first = first_read(k_inner, dimensions=3)
-    panel, k, x = first.indices
-    wanted = tirx.BufferLoad(first.source, [panel, k + steps, x])
-    return prefetch_at(func, k_inner, prefetch_lines(wanted, lines))

@@ -1,10 +1,14 @@
-"""What the spaces of the CPU share: tiles whose accumulators stay in vector registers, and chunks for the threads."""
+"""What the spaces of the CPU share: tiles whose accumulators stay in vector registers, and chunks for the threads.
+
+A layer is shared by all threads, unless waking another thread takes longer than the layer.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +17,9 @@ from numpy.typing import NDArray
 from anole.space import Constraint
 from anole.space.loops import Annotation, Ints
 from anole.space.space import Columns
-from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
+from anole.targets.shared.reference import weight_shape
+from anole.task import Workload
 
 CACHE_BYTES = 1 << 20
 """Approximate share of the second-level cache for one core."""
@@ -22,6 +28,16 @@ CACHE_LINE_BYTES = 64
 
 FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
+
+_FEWEST_ROWS, _MOST_ROWS = 6, 16
+"""Rows in registers: fewer load more than they multiply, and more do not fit beside a panel of weights."""
+
+_LEAST_FLOP, _MOST_WEIGHT_BYTES = 1 << 18, 1 << 17
+"""With this much work, or with more weights than these, which several threads read faster from memory, every thread
+gets a share; below, trials decide how many threads do."""
+
+_CHUNKS_OF_THREAD = 4
+_WAKING_COST = 8.0
 
 Count = Callable[[Columns], "NDArray[np.int64] | int"]
 """Maps the columns of n configs to a number for each, shape (n,), or to one number for all."""
@@ -99,3 +115,31 @@ def unrolled(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict
         steps = steps * extent
         annotations[name] = np.where(steps <= most, Annotation.UNROLLED, Annotation.SERIAL)
     return annotations
+
+
+def covering(extent: int) -> int:
+    """Returns an extent, such as a number of rows, or the least larger one that a good register tile divides.
+
+    The results of the excess rows are discarded: 197, a prime, is computed as 198, in tiles of 6, 9 or 11.
+    """
+    if extent <= _MOST_ROWS:
+        return extent
+    good = range(_FEWEST_ROWS, _MOST_ROWS + 1)
+    return next(n for n in range(extent, extent + _FEWEST_ROWS) if any(n % tile == 0 for tile in good))
+
+
+def is_small(w: Workload) -> bool:
+    """Returns whether one thread may compute the whole layer."""
+    weight_bytes = FLOAT_BYTES * prod(weight_shape(w)) if w.constant_weight else 0
+    return w.flop < _LEAST_FLOP and weight_bytes <= _MOST_WEIGHT_BYTES
+
+
+def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
+    """Returns how well numbers of chunks suit the threads, which end together if each has a few, shape (n,)."""
+    wanted = _CHUNKS_OF_THREAD * threads if threads > 1 else 1
+    return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / wanted)))
+
+
+def waking(chunks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Returns the cost in merit of waking other threads, for numbers of chunks, shape (n,)."""
+    return np.asarray(_WAKING_COST * (chunks > 1))

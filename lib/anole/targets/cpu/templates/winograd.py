@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
 from numpy.typing import NDArray
-from tvm import s_tir, te, tirx
+from tvm import ir, s_tir, sym, te, tirx
 
 from anole.record import Config
+from anole.targets.base import DIRECT, WINOGRAD
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates.apart import take_apart
+from anole.targets.cpu.templates import nest
+from anole.targets.cpu.templates.conv2d import Conv2dTemplate
 from anole.targets.cpu.templates.conv2d_space import padded_filters
-from anole.targets.cpu.templates.prefetch import first_read, prefetch_at, prefetch_lines
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
+from anole.targets.shared.algorithm_choice import ChoiceTemplate
+from anole.targets.shared.nodes import collect, nest_around, with_bounds, with_each, with_values
 from anole.targets.shared.packing import in_panels
 from anole.targets.shared.winograd_matrices import Filtering, minimal_filtering
 from anole.targets.shared.winograd_steps import transform_data, transform_product
@@ -65,7 +69,12 @@ class WinogradTemplate:
         func = anchor.scheduled(sch)
         if not config["prefetch_rc"]:
             return func
-        return _prefetch_weights(func, sch.get(p_tile), sch.get(rc_outer), config["prefetch_rc"] * panel)
+        return _prefetch_weights(func, sch.get(p_tile), sch.get(rc_outer), workload, config["prefetch_rc"] * panel)
+
+
+def direct_or_winograd(unit: VectorUnit) -> ChoiceTemplate:
+    """Returns the template of convolutions whose configs choose the algorithm."""
+    return ChoiceTemplate({DIRECT: Conv2dTemplate(unit), WINOGRAD: WinogradTemplate(unit)})
 
 
 def _filtering(w: Conv2d, config: Config) -> Filtering:
@@ -87,7 +96,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 def _join_outputs(func: tirx.PrimFunc, dilation: tuple[int, int]) -> tuple[s_tir.Schedule, SBlockRV]:
     """Joins the output transform and the epilogue in one block; returns the schedule and the block.
 
-    The block's loops are (n, y, x, f) or, with a dilation, those of `take_apart`.
+    The block's loops are (n, y, x, f) or, with a dilation, those of `_take_apart`.
     """
     sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
@@ -99,7 +108,7 @@ def _join_outputs(func: tirx.PrimFunc, dilation: tuple[int, int]) -> tuple[s_tir
     if dilation == (1, 1):
         return sch, epilogue
     name = sch.get(epilogue).name_hint
-    sch = s_tir.Schedule(take_apart(anchor.scheduled(sch), name, dilation))
+    sch = s_tir.Schedule(_take_apart(anchor.scheduled(sch), name, dilation))
     return sch, sch.get_sblock(name)
 
 
@@ -150,16 +159,16 @@ def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lane
     return p_tile, rc_outer
 
 
-def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For, weights: int) -> tirx.PrimFunc:
-    """Prefetches the next point's weights while this point's are used; each tile prefetches its share of them."""
-    first = first_read(rc_outer, dimensions=5)
-    channels = int(first.source.shape[3])
-    lines = -(-weights * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
-    # The points' weights are contiguous, so the next point's weights are `channels` channels further on.
-    panel, a, b, rc, f = first.indices
+def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For, w: Conv2d, n: int) -> tirx.PrimFunc:
+    """Prefetches the next point's `n` weights while this point's are used; each tile prefetches its share of them."""
+    lines = -(-n * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
     share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // FLOAT_BYTES)
-    wanted = tirx.BufferLoad(first.source, [panel, a, b, rc + channels, f + share])
-    return prefetch_at(func, rc_outer, prefetch_lines(wanted, lines))
+
+    # The points' weights are contiguous, so those of the next point are so many channels further on.
+    def later(panel: Any, a: Any, b: Any, rc: Any, f: Any) -> tuple[Any, ...]:
+        return panel, a, b, rc + w.in_channels, f + share
+
+    return nest.prefetch(func, rc_outer, later, lines)
 
 
 def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> None:
@@ -203,3 +212,58 @@ def _unroll(sch: s_tir.Schedule, outer: Any, inner: Any, points: int) -> None:
     if points <= _MOST_UNROLLED:
         sch.unroll(outer)
     sch.unroll(inner)
+
+
+def _take_apart(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tirx.PrimFunc:
+    """Returns a function in which a block's loops (n, y, x, f) are (n, y first, x first, y, x, f).
+
+    Row ``y first`` and those a multiple of the dilation further are an image of their own, whose rows are ``y``. TVM
+    can simplify what reads and writes such rows only if both are axes of the block itself. The nest around the block
+    must be perfect.
+    """
+
+    def rewrite(outer: tirx.For) -> tirx.Stmt:
+        blocks = collect(outer, s_tir.SBlockRealize)
+        is_meant = [each.block.name_hint for each in blocks] == [name] and len(collect(outer, tirx.For)) == 4
+        return _apart(blocks[0], dilation) if is_meant else outer
+
+    return with_each(func, tirx.For, rewrite)
+
+
+def _apart(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
+    block = realize.block
+    n, y, x, f = block.iter_vars
+    (row, first_row), (column, first_column) = (
+        _halves(axis, step) for axis, step in zip((y, x), dilation, strict=True)
+    )
+    iter_vars = [n, first_row, first_column, row, column, f]
+    analyzer = sym.Analyzer()
+    for each in iter_vars:
+        analyzer.bind(each.var, each.dom)
+    whole = {y.var: row.var * dilation[0] + first_row.var, x.var: column.var * dilation[1] + first_column.var}
+
+    def index(node: Any) -> Any:
+        return analyzer.simplify(with_values(node, whole))
+
+    def load(each: Any) -> Any:
+        return tirx.BufferLoad(each.source, [analyzer.simplify(place) for place in each.indices])
+
+    store = block.body
+    value = tvm_ffi.structural_map(with_values(store.value, whole), (ir.TensorLoad, load), order="post")
+    body: tirx.Stmt = tirx.BufferStore(store.buffer, value, [index(place) for place in store.indices])
+    inside = analyzer.simplify(tirx.all(*(whole[axis.var] < axis.dom.extent for axis in (y, x))))
+    if not (isinstance(inside, tirx.IntImm) and inside.value):
+        # As a predicate of the block, TVM would not find it to be affine.
+        body = tirx.IfThenElse(inside, body, None)
+    reads, writes = (with_bounds(regions, index) for regions in (block.reads, block.writes))
+    return nest_around(s_tir.SBlock(iter_vars, reads, writes, block.name_hint, body))
+
+
+def _halves(axis: tirx.IterVar, step: int) -> tuple[tirx.IterVar, tirx.IterVar]:
+    """Returns the axis that counts rows or columns a step apart, and the one of the first of these."""
+
+    def part(suffix: str, extent: int) -> tirx.IterVar:
+        variable = tirx.Var(axis.var.name + suffix, axis.var.ty.dtype)
+        return tirx.IterVar(ir.Range(0, tirx.const(extent, axis.var.ty.dtype)), variable, axis.iter_type)
+
+    return part("", -(-int(axis.dom.extent) // step)), part("_first", step)

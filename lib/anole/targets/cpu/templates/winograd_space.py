@@ -26,8 +26,6 @@ from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_B
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
-VERSION = 4
-
 _SIZES = {3: (2, 4, 6), 5: (2, 4)}
 """Outputs along a side of a tile, by the number of the filters' rows and columns.
 

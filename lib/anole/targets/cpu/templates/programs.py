@@ -1,0 +1,149 @@
+"""Which programs compute a workload on the CPU: their versions, space, default config and template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+from anole.record import Config
+from anole.space import ALGORITHM, Space, union
+from anole.targets.base import DIRECT, WINOGRAD, Template, named_object, version_of
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, leaves_gaps
+from anole.targets.cpu.templates.depthwise_space import depthwise_space, is_depthwise
+from anole.targets.cpu.templates.grouped_space import grouped_space, is_bundled
+from anole.targets.cpu.templates.idle_steps import skips
+from anole.targets.cpu.templates.open_spaces import batch_matmul_open, conv2d_open, dense_open
+from anole.targets.cpu.templates.product_space import batch_matmul_space, dense_prefetches, dense_space
+from anole.targets.cpu.templates.register_tiles import covering, is_small
+from anole.targets.cpu.templates.winograd_space import can_winograd, winograd_pays, winograd_space
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+
+VERSIONS = {
+    "batch_matmul": 2,
+    "conv2d": 1,
+    "cover": 1,
+    "conv2d.prefetch": 2,
+    "conv2d.idle": 1,
+    "conv2d.gap": 1,
+    "conv2d.depthwise": 1,
+    "conv2d.grouped": 1,
+    "conv2d.winograd": 4,
+    "dense": 2,
+    "dense.prefetch": 1,
+    "sharing": 1,
+}
+"""The versions of what programs consist of; whoever changes what a config means raises them."""
+
+OPEN_VERSIONS = {"batch_matmul.open": 1, "conv2d.open": 1, "dense.open": 1}
+
+SpaceOf = Callable[[VectorUnit, int, Any], Space]
+"""Maps a vector unit, the number of threads and a workload to its space."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Programs that compute a workload.
+
+    Attributes:
+        space: the space of their configs.
+        template: the class of the template, or a function of the vector unit that makes it, as ``module:object``.
+        default: maps the arguments of `space` to a valid config that is fast enough without tuning.
+    """
+
+    space: SpaceOf
+    template: str
+    default: Callable[[VectorUnit, int, Any], Config]
+
+    def template_for(self, unit: VectorUnit) -> Template:
+        """Returns the template."""
+        return cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
+
+
+def version(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> int:
+    """Returns the version of the programs that compute a workload, the sum of the versions of their parts.
+
+    The sum can be the same for two spaces of a layer over time, when one part's version rises and another part is
+    dropped. A fix would change the keys of tasks, so it waits until these change anyway.
+
+    Raises:
+        TargetError: there is no template for the workload's operator.
+    """
+    own, versions = version_of(w, VERSIONS, "the cpu"), {**VERSIONS, **OPEN_VERSIONS}
+    parts = {"sharing": is_small(w), f"{w.operator}.open": is_open and has_open(w)}
+    if isinstance(w, Conv2d):
+        depthwise, bundled = is_depthwise(w), is_bundled(unit, w)
+        direct = not (depthwise or bundled)
+        parts |= {
+            "conv2d.depthwise": depthwise,
+            "conv2d.grouped": bundled,
+            "conv2d.prefetch": not depthwise and conv2d_prefetches(w),
+            "cover": direct and covering(w.out_width) > w.out_width,
+            "conv2d.idle": direct and skips(w),
+            "conv2d.gap": direct and leaves_gaps(w),
+            "conv2d.winograd": has_choice(w, exact),
+        }
+    elif isinstance(w, Dense):
+        parts |= {"dense.prefetch": dense_prefetches(w), "cover": covering(w.batch) > w.batch}
+    else:
+        parts["cover"] = covering(w.rows) > w.rows
+    return own + sum(versions[name] for name, applies in parts.items() if applies)
+
+
+def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:
+    """Returns the programs that compute a workload, with an open space where it has one and that is asked for."""
+    if is_open and has_open(w):
+        return _OPEN[w.operator]
+    if isinstance(w, Dense):
+        return _DENSE
+    if isinstance(w, BatchMatmul):
+        return _BATCH_MATMUL
+    if is_bundled(unit, w):
+        return _GROUPED
+    if is_depthwise(w):
+        return _DEPTHWISE
+    return _CHOSEN if has_choice(w, exact) else _DIRECT
+
+
+def has_open(w: Workload) -> bool:
+    """Returns whether a workload has an open space; convolutions of several groups have none."""
+    return not (isinstance(w, Conv2d) and w.groups > 1)
+
+
+def has_choice(w: Conv2d, exact: bool) -> bool:
+    """Returns whether Winograd is an option; it is not if a convolution must be computed exactly as defined."""
+    return can_winograd(w) and not exact and not w.exact
+
+
+@cache
+def chosen_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
+    """Returns the space of a convolution whose configs choose the algorithm."""
+    return union({DIRECT: conv2d_space(unit, threads, w), WINOGRAD: winograd_space(unit, threads, w)})
+
+
+def _chosen_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
+    """Returns a valid config of the algorithm that is probably faster."""
+    if winograd_pays(unit, threads, w):
+        return {ALGORITHM: WINOGRAD, **winograd_space(unit, threads, w).best_drawn}
+    return {ALGORITHM: DIRECT, **conv2d_space(unit, threads, w).best_drawn}
+
+
+def _of(space: SpaceOf, template: str, constrained: SpaceOf | None = None) -> Programs:
+    """Returns programs whose default is the config of most merit, in another space if theirs has no merit."""
+    judged = constrained or space
+    return Programs(space, template, lambda unit, threads, w: judged(unit, threads, w).best_drawn)
+
+
+_DIRECT = _of(conv2d_space, "conv2d:Conv2dTemplate")
+_CHOSEN = Programs(chosen_space, "winograd:direct_or_winograd", _chosen_default)
+_GROUPED = _of(grouped_space, "grouped:GroupedTemplate")
+_DEPTHWISE = _of(depthwise_space, "depthwise:DepthwiseTemplate")
+_DENSE = _of(dense_space, "products:DenseTemplate")
+_BATCH_MATMUL = _of(batch_matmul_space, "products:BatchMatmulTemplate")
+_OPEN = {
+    "batch_matmul": _of(batch_matmul_open, _BATCH_MATMUL.template, batch_matmul_space),
+    "conv2d": _of(conv2d_open, _DIRECT.template, conv2d_space),
+    "dense": _of(dense_open, _DENSE.template, dense_space),
+}
