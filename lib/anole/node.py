@@ -23,7 +23,7 @@ class Node:
         return SpecError(self.path, problem, self.file)
 
     def mapping(self, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
-        """Returns the entries of a mapping, whose keys are text; None allows any keys."""
+        """Returns the entries of a mapping, whose keys are text; any keys if `allowed` is None."""
         if not isinstance(self.value, dict):
             raise self.error(f"found {self._found()}; a mapping is expected")
         for key in self.value:

@@ -1,1 +1,1 @@
-"""The commands, a file for each section of the help: they read arguments and call the library, imported only then."""
+"""The commands, a file for each section of the help: they read arguments, and import the library only when they run."""

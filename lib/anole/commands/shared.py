@@ -52,10 +52,10 @@ class Json(click.ParamType[dict[str, Any]]):
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the object that the text `value` holds."""
+        if not isinstance(value, str):
+            return value
         try:
-            named = isinstance(value, str) and value.startswith("@")
-            content = read_regular(Path(value[1:])) if named else value
-            plain = json.loads(content) if isinstance(value, str) else value
+            plain = json.loads(read_regular(Path(value[1:])) if value.startswith("@") else value)
         except ValueError as error:
             self.fail(f"{value!r} is not JSON: {error}", param, context)
         except OSError as error:

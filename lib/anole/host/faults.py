@@ -49,7 +49,7 @@ def machine_error(error: BaseException) -> MachineError | None:
 
 
 def machine_error_in(text: str, told: str | None = None) -> MachineError | None:
-    """Returns the error that ends the job if a message tells of a fault of the machine; it says what is `told`."""
+    """Returns the error that ends the job if a text tells of a fault of the machine; it says `told` or the text."""
     for number, cure in _CURES.items():
         if os.strerror(number) in text:
             return _error(told or text, cure)

@@ -46,7 +46,7 @@ class _Building:
 
 
 class Builders:
-    """As many processes as given, which build one candidate each at a time; a context manager that ends them.
+    """`n` processes, which build one candidate each at a time; a context manager that ends them.
 
     Args:
         start: called in each process; returns the function that builds a config into a file and returns the seconds.

@@ -27,7 +27,7 @@ _MOST_HELD = 8
 def measurer_of(
     task: Task, options: MeasureOptions, site: Site | None = None, fastest: Trial | None = None
 ) -> AnyMeasurer:
-    """Returns what measures a task's candidates, by the kind of its target; a simulator is told nothing else.
+    """Returns what measures a task's candidates, by the kind of its target; a simulator uses the task alone.
 
     The site is one on this machine by default; `fastest` is the fastest trial that was measured before.
     """

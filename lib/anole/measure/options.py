@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Retries:
-    """Seconds to wait between attempts, each twice as long as the one before; in total, after which they end."""
+    """Seconds to wait between attempts: `first_s`, each time twice as long up to `longest_s`, `total_s` altogether."""
 
     first_s: float = 0.5
     longest_s: float = 30.0

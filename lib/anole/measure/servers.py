@@ -130,7 +130,7 @@ class RemoteBench:
         return [candidate.failure or self._measurement(candidate, found[at]) for at, candidate in enumerate(candidates)]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Runs rivals in turns for some seconds on one server and returns their measurements, in order."""
+        """Runs rivals in turns for some seconds on one server; returns and raises as `LocalBench.compare`."""
         ended = self._run(_Call([candidate for candidate in candidates if candidate.failure is None], seconds))
         if ended.error is not None:
             raise ended.error

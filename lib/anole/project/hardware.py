@@ -59,8 +59,8 @@ def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any
 def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> Hardware:
     """Looks for a target's hardware.
 
-    It may be what the process `kept` in the project's folder that runs the workflow: its jobs on other machines must
-    not take these for the target.
+    If `kept`, takes what the process that runs the workflow has left in the project's folder: its jobs on other
+    machines must not take these for the target.
 
     Raises:
         SpecError: the target's entry has a mistake, or the target is required and cannot be described.

@@ -58,8 +58,8 @@ class Pipeline:
     ) -> Self:
         """Reads models.yaml and the lock file beside it, and checks all of both.
 
-        Overrides replace values of the file, see `load_spec`. If `kept`, targets are what the process keeps that runs
-        the workflow, and not what is detected here.
+        Overrides replace values of the file, see `load_spec`. If `kept`, targets are what the process that runs the
+        workflow has left in the project's folder, and not what is detected here.
 
         Raises:
             SpecError: the first mistake found. An absent target is one, unless it is not required or all trials that

@@ -175,10 +175,10 @@ def _build_steps(pipeline: Pipeline, build: BuildSpec, ready: bool) -> Iterator[
     refines = pipeline.candidates(build) > 0
     refined = [("refine", layout.refined_path(build.name), "its tasks change")] if refines else []
     relocked = _is_locked_otherwise(pipeline, build)
-    reason = "its lock changed" if relocked else "refined again" if refines else "its tasks change"
+    why = "its lock changed" if relocked else "refined again" if refines else "its tasks change"
     stages = [
         *refined,
-        ("compile", layout.build_path(build.name), reason),
+        ("compile", layout.build_path(build.name), why),
         ("evaluate", layout.evaluation_path(build.name), "compiled again"),
     ]
     for stage, path, reason in stages:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from anole.commands import candidates
-from anole.commands.shared import PATH, Json
+from anole.commands.shared import AS_JSON, PATH, Json
 
 
 @click.group(epilog="Example: anole vta report --build builds/resnet18-vta-dcoc --step conv1")
@@ -29,7 +29,7 @@ def cycles(schedules: Path) -> None:
 @vta.command(name="trace")
 @click.argument("stream", type=PATH)
 @click.option("--geometry", type=Json(), help="The accelerator's geometry.  [default: VTA's own]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
     """Print when each instruction of STREAM starts and ends, in cycles since the launch."""
     from anole.targets.vta.geometry import Geometry
