@@ -38,16 +38,16 @@ def start(factory: str, rest: str = "print('worked', flush=True)", limit_s: str 
     )
 
 
+FORKS = "os.fork() or (os.closerange(0, 3), time.sleep(5)); os._exit(0)"
+
+
 @pytest.mark.parametrize(
     ("factory", "rest", "status", "problem"),
     [
         ("os._exit(0)", "", 2, "the factory ended the process with status 0"),
         ("ctypes.string_at(0)", "", 2, "the factory was ended by SIGSEGV"),
         ("os.kill(os.getpid(), 9)", "", 2, "the factory was ended by SIGKILL; the memory may be too small"),
-        (
-            *("os.fork() or (os.closerange(0, 3), time.sleep(5)); os._exit(0)", ""),
-            *(2, "the factory ended the process with status 0"),
-        ),
+        (FORKS, "", 2, "the factory ended the process with status 0"),
         ("os.closerange(0, 99); os._exit(0)", "", 2, "the factory ended the process with status 0"),
         # It ends as it would alone.
         ("pass", "raise ExtractError('model net: is odd')", 2, "is odd"),

@@ -113,20 +113,26 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_what_a_living_one
     assert living.communicate("", timeout=60)[1] == "" and left(maker) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_another_users_folder_stays(tmp_path: Path) -> None:
+    other = tmp_path / f"{PREFIX}other"
+    other.mkdir()
+    os.chown(other, 65534, 65534)
+    sweep(tmp_path)
+    assert other.exists()
+
+
 def test_links_and_what_others_made_or_hold_stay(tmp_path: Path) -> None:
     aim, temporary = tmp_path / "aim", tmp_path / "temporary"
-    left, used = (temporary / f"{PREFIX}{name}" for name in ("left", "used"))
-    for folder in (aim / "full", temporary / "anole-12345678" / "full", temporary / "own", left / "full", used):
+    abandoned, used = (temporary / f"{PREFIX}{name}" for name in ("abandoned", "used"))
+    for folder in (aim / "full", temporary / "anole-12345678" / "full", temporary / "own", abandoned / "full", used):
         folder.mkdir(parents=True)
     (temporary / f"{PREFIX}link").symlink_to(aim)
     (temporary / f"{PREFIX}file").touch()
-    if os.geteuid() == 0:
-        (temporary / f"{PREFIX}other").mkdir()
-        os.chown(temporary / f"{PREFIX}other", 65534, 65534)
     handle, before = os.open(used, os.O_RDONLY), set(temporary.iterdir())
     fcntl.flock(handle, fcntl.LOCK_EX)
     sweep(temporary)
-    assert before - set(temporary.iterdir()) == {left}
+    assert before - set(temporary.iterdir()) == {abandoned}
     assert (aim / "full").exists() and (temporary / "anole-12345678" / "full").exists()
     os.close(handle)
     sweep(temporary)

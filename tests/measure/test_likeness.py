@@ -34,7 +34,7 @@ def test_a_slower_server_is_told_once(
         likeness.add(latencies_s)
     assert [text[: len(begin)] for text, begin in zip(caplog.messages, told, strict=True)] == told
     assert not likeness.wants(frozenset(comparisons[-1]))
-    assert not likeness.wants(frozenset(sorted(comparisons[-1])[::2])), "nor are some of them"
+    assert not likeness.wants(frozenset(comparisons[-1].keys() & {"a", "c"})), "nor are some of them"
 
 
 def test_one_server_is_like_itself() -> None:

@@ -527,15 +527,3 @@ def test_lanes_share_a_list_of_servers(n: int) -> None:
         "the RPC server b:2",
         "the RPC server c:3",
     ]
-
-
-@pytest.mark.parametrize(
-    ("retries", "waits"),
-    [
-        (Retries(1.0, 5.0, 20.0), [1.0, 2.0, 4.0, 5.0, 5.0, 3.0]),
-        (Retries(1.0, 5.0, 0.0), []),
-        (Retries(), [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, *8 * [30.0], 28.5]),
-    ],
-)
-def test_waits_grow_up_to_the_longest_until_they_are_spent(retries: Retries, waits: list[float]) -> None:
-    assert list(retries.waits()) == waits

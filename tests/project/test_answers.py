@@ -17,7 +17,7 @@ from anole.project.answers import Answers, Wildcards
 from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
 
-from .conftest import leave_manifest
+from .manifests import leave_manifest
 
 MODELS = """
 models: {net: {source: "torchvision:alexnet", inputs: {x: [1, 3, 64, 64]}}}

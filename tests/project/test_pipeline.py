@@ -20,7 +20,7 @@ from anole.project.pipeline import Pipeline
 from anole.targets import get_target
 from anole.targets.vta.settings import describe_vta
 
-from .conftest import leave_manifest
+from .manifests import leave_manifest
 
 MODELS = """
 models:

@@ -24,7 +24,7 @@ from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.task import Conv2d, Dense, Task, Workload
 
-from .conftest import leave_manifest
+from .manifests import leave_manifest
 
 MODELS = """
 models:

@@ -192,7 +192,8 @@ def empty_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
 
 def tune(folder: Path, write: Callable[[Project], None]) -> None:
     """Writes a project and tunes it; its file ``outcome.json`` says what the run did."""
-    write(project := Project(folder))
+    project = Project(folder)
+    write(project)
     outcome = project.snakemake("tuned")
     assert outcome.code == 0, outcome.output
     (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
@@ -204,6 +205,11 @@ def write_two(project: Project) -> None:
     write_onnx(project.folder / "chain.onnx", [16, 32])
     torch = {"source": "torch:nets:tiny", "inputs": {"x": [1, 3, 8, 8]}}
     project.write({"tiny": torch, "chain": {"source": "onnx:chain.onnx"}})
+
+
+def write_one(project: Project) -> None:
+    """Writes a network of a single convolution."""
+    project.write_chain(16)
 
 
 @pytest.fixture(scope="session")
@@ -221,7 +227,7 @@ def two(tuned_two: tuple[Project, Outcome], tmp_path: Path) -> Project:
 @pytest.fixture
 def one(once: Callable[..., Path], tmp_path: Path) -> Project:
     """A single convolution, tuned."""
-    return Project(once("one", partial(tune, write=lambda project: project.write_chain(16)))).copy(tmp_path)
+    return Project(once("one", partial(tune, write=write_one))).copy(tmp_path)
 
 
 @pytest.fixture

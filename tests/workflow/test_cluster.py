@@ -44,7 +44,8 @@ def project(empty_project: Callable[[str], Any]) -> Path:
     nodes = {"partition": PARTITION, "constraint": FEATURE}
     other = {"kind": "cpu", "mcpu": "x86-64-v2", "threads": 1, "model": "Another CPU", "nodes": nodes}
     made.write_chain(
-        *(16, 32),
+        16,
+        32,
         targets={"zen": {"kind": "cpu", "threads": 1, "nodes": nodes}, "other": other},
         tuning=TUNING | {"trials": N_TRIALS},
         builds=[{"model": "chain", "target": "zen"}, {"model": "chain", "target": "other", "total_trials": 2}],

@@ -22,8 +22,9 @@ TUNED, UNTUNED = "chain-open-anole", "untuned"
 @pytest.fixture(scope="module")
 def built(empty_project: Callable[[str], Any]) -> Any:
     project = empty_project("open")
-    project.write_chain(
-        *(16, 32),
+    write_onnx(project.folder / "chain.onnx", [16, 32], size=7)
+    project.write(
+        {"chain": {"source": "onnx:chain.onnx"}},
         targets={"open": {"kind": "cpu", "threads": 1, "space": "open"}},
         tuning={"preset": "anole", "trials": 6, "batch": 3, "n_confirm": 2},
         builds=[
@@ -31,7 +32,6 @@ def built(empty_project: Callable[[str], Any]) -> Any:
             {"model": "chain", "target": "open", "trials": 0, "name": UNTUNED},
         ],
     )
-    write_onnx(project.folder / "chain.onnx", [16, 32], size=7)
     outcome = project.snakemake()
     assert outcome.code == 0, outcome.output
     return project, outcome
