@@ -25,6 +25,7 @@ pytestmark = pytest.mark.workflow
 SHARED, OF_TINY, OF_CHAIN = (f"conv2d {channels} k3x3 s1 8x8" for channels in ("3->16", "16->16", "16->32"))
 CHAIN, MORE = "chain-cpu-random", "more-cpu-random"
 BOTH = [CHAIN, MORE]
+MERGE = "merge/db/tuning.sqlite"
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +33,16 @@ def built(tuned_two: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An ONNX file whose layers are all tuned already, built."""
     project = tuned_two[0].copy(tmp_path_factory.mktemp("built"))
     write_onnx(project.folder / "more.onnx", [16, 16])
-    write_models(project, "more", refine=0)
+    write_models(project, more=0)
     outcome = project.snakemake()
     assert outcome.code == 0, outcome.output
     return project, outcome
 
 
-def write_models(project: Project, *names: str, refine: int = 2) -> None:
-    builds = [{"model": name, "target": "cpu", "refine": refine if name == "more" else 0} for name in names]
-    project.write({name: {"source": f"onnx:{name}.onnx"} for name in names}, builds=builds)
+def write_models(project: Project, **candidates: int) -> None:
+    """Writes models.yaml with one build for each model, and how many candidates of a task are tried within it."""
+    builds = [{"model": name, "target": "cpu", "refine": refine} for name, refine in candidates.items()]
+    project.write({name: {"source": f"onnx:{name}.onnx"} for name in candidates}, builds=builds)
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def project(built: Any, tmp_path: Path) -> Project:
 def built_both(built: Any, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project after candidates were tried within its network, and another tuned model was added."""
     project = built[0].copy(tmp_path_factory.mktemp("both"))
-    write_models(project, "chain", "more")
+    write_models(project, chain=0, more=2)
     outcome = project.snakemake()
     assert outcome.jobs == {"refine": [MORE], "compile": BOTH, "evaluate": BOTH, "merge": [""]}, outcome.output
     return project
@@ -124,33 +126,34 @@ def edit(old: str, new: str) -> Callable[[Project], object]:
 
 
 def again(build: str) -> list[str]:
-    """Returns the logs of what follows when a build is compiled again."""
-    return [f"compile/{build}", f"evaluate/{build}", "merge"]
+    """Returns what is done when a build is compiled again."""
+    return [f"compile/{build}", f"evaluate/{build}"]
 
 
 @pytest.mark.guard
 @pytest.mark.parametrize(
-    ("change", "jobs", "is_planned"),
+    ("change", "jobs", "planned"),
     [
-        (edit("refine: 2", "refine: 3"), [*again(MORE), f"refine/{MORE}"], False),
-        (edit("refine: 2", "refine: 0"), again(MORE), False),
-        (edit("threads: 1", "threads: 1\n    mcpu: x86-64-v2"), ["extract/chain-cpu", "extract/more-cpu"], True),
-        (lock(MORE), again(MORE), True),
-        (lock(CHAIN), again(CHAIN), True),
-        (lambda project: write_models(project, "more"), ["merge"], False),
-        (lambda project: (project.folder / "db/tuning.sqlite").unlink(), ["merge"], True),
+        (edit("refine: 2", "refine: 3"), [f"refine/{MORE}", *again(MORE), "merge"], []),
+        (edit("refine: 2", "refine: 0"), [*again(MORE), "merge"], []),
+        (
+            edit("threads: 1", "threads: 1\n    mcpu: x86-64-v2"),
+            # What is refined is known when the tasks are.
+            ["extract/chain-cpu", "extract/more-cpu", *again(CHAIN), *again(MORE), "merge"],
+            ["extract/chain for cpu", "extract/more for cpu", *again(CHAIN), f"refine/{MORE}", *again(MORE), MERGE],
+        ),
+        (lock(MORE), [*again(MORE), "merge"], [*again(MORE), MERGE]),
+        (lock(CHAIN), [*again(CHAIN), "merge"], [*again(CHAIN), MERGE]),
+        (lambda project: write_models(project, more=2), ["merge"], []),
+        (lambda project: (project.folder / "db/tuning.sqlite").unlink(), ["merge"], [MERGE]),
     ],
     ids=["more candidates", "none", "a target", "a lock of refined", "a lock", "a model less", "no database"],
 )
-def test_what_a_change_does_again(both: Project, change: Any, jobs: list[str], is_planned: bool) -> None:
+def test_what_a_change_does_again(both: Project, change: Any, jobs: list[str], planned: list[str]) -> None:
     """`anole plan` compares files, not parameters, and does not plan all of it."""
     change(both)
-    if jobs[0].startswith("extract"):
-        # What is refined is known when the tasks are.
-        jobs = sorted(set(jobs).union(again(CHAIN), again(MORE)))
-    assert both.planned() == jobs
-    steps = {step.stage for step in both.plan().steps} - {"refine"}
-    assert steps == ({job.partition("/")[0] for job in jobs} if is_planned else set())
+    assert both.planned() == sorted(jobs)
+    assert [f"{step.stage}/{step.subject}" for step in both.plan().steps] == planned
 
 
 def test_only_changed_layers_are_tuned_again(two: Project) -> None:
