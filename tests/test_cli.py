@@ -188,6 +188,8 @@ def test_what_must_be_measured_is_refused_on_another_machine(empty_project: Path
     ("text", "problem"),
     [
         ("", "is not JSON"),
+        ("{}", "is not a task: the target is None, not an object with a kind"),
+        ("[1]", "holds [1], not an object"),
         (
             '{"workload": {"operator": "conv9d"}, "target": {"kind": "cpu"}, "template_version": 1}',
             "is not a task: the operator is 'conv9d', not one of conv2d, dense, batch_matmul",
@@ -282,7 +284,9 @@ def test_a_project_may_lie_in_another_folder(elsewhere: Path, monkeypatch: pytes
         assert result.exit_code == 0, result.output
     monkeypatch.chdir(here)
     result = run("plan", "--json", "--spec", "../project/models.yaml")
-    assert [step["stage"] for step in json.loads(result.stdout)["steps"]] == ["evaluate", "merge"]
+    plan = json.loads(result.stdout)
+    assert [step["stage"] for step in plan["steps"]] == ["evaluate", "merge"]
+    assert plan["tasks"][0]["label"].startswith("conv2d ") and plan["tasks"][0]["receipt"].endswith("/0.json")
     assert (elsewhere / "builds/small/model.so").exists() and (elsewhere / "work/refined/small.json").exists()
     assert (elsewhere / "db/tuning.sqlite").exists()
     assert list(here.iterdir()) == []

@@ -54,5 +54,5 @@ def test_a_failed_merge_whose_snakemake_is_killed_leaves_the_database_as_it_was(
 
     shard.write_bytes(b"".join(lines))
     outcome = built.snakemake()
-    assert outcome.code == 0, outcome.output
+    assert (outcome.code, list(outcome.jobs)) == (0, ["merge"]), outcome.output
     assert trials_in(database) == RECORDED

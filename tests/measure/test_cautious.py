@@ -177,7 +177,7 @@ def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring, configs
 
 @everywhere
 @pytest.mark.parametrize(("fails", "status"), [("killed once", OK), ("killed run once", OK), ("killed", FAILED)])
-@pytest.mark.examples(2)
+@pytest.mark.examples(3)
 def test_a_killed_candidate_is_measured_once_more(
     measuring: Measuring, configs: Configs, fails: str, status: Status
 ) -> None:

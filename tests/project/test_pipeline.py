@@ -12,11 +12,12 @@ from anole.documents import layout
 from anole.documents.document import argument_of
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
 from anole.documents.manifest import ListedTask
-from anole.errors import DocumentError, SpecError
+from anole.errors import DocumentError, SpecError, StoreError
 from anole.extract.stage import extract_versions
 from anole.keys import canonical_json
 from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline
+from anole.store.shard import shard_path
 from anole.targets import get_target
 from anole.targets.vta.settings import describe_vta
 
@@ -82,6 +83,15 @@ def test_equal_tasks_share_a_run_only_under_equal_tuners(pipeline: Pipeline) -> 
     assert pipeline.run(one, "k").key == pipeline.run(again, "k").key
     assert pipeline.run(one, "k").key != pipeline.run(two, "k").key
     assert pipeline.run(one, "k").key != pipeline.run(one, "l").key
+
+
+def test_a_corrupt_shard_is_named(pipeline: Pipeline) -> None:
+    one = pipeline.spec.builds["one-cpu-random"]
+    shard = shard_path(pipeline.project / layout.SHARDS, pipeline.run(one, "a" * 64))
+    shard.parent.mkdir(parents=True)
+    shard.write_text("nonsense\n")
+    with pytest.raises(StoreError, match=shard.name):
+        pipeline.recorded(one, "a" * 64)
 
 
 def test_receipts_are_named_by_task_run_and_budget(pipeline: Pipeline) -> None:
@@ -215,13 +225,14 @@ def test_a_lock_for_another_target_starts_nothing(pipeline: Pipeline) -> None:
 
 def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) -> None:
     text = MODELS.replace("unused:", "gpu: {kind: cuda, arch: sm_90}\n  unused:")
-    (project / "models.yaml").write_text(text)
+    (project / "models.yaml").write_text(f"{text}  - {{model: one, target: gpu, name: gpu, trials: 0}}\n")
     pipeline = Pipeline.load(project / "models.yaml")
     description = describe_target(pipeline.spec.targets["gpu"])
     if get_target(description).absence() is None:
         pytest.skip("this machine has the GPU")
+    assert list(pipeline.absences) == ["gpu"] and "gpu" in pipeline.spec.builds, "without trials, nothing is lacking"
     (project / "models.yaml").write_text(f"{text}  - {{model: one, target: gpu, name: gpu}}\n")
-    with pytest.raises(SpecError, match="build gpu lacks the records of any task"):
+    with pytest.raises(SpecError, match=r"gpu lacks the records of any task: .*`required: false` to skip its builds"):
         Pipeline.load(project / "models.yaml")
     tasks = {"a" * 64: LockedTask("layer", {"tile": 1}, None, None)}
     write_lockfile(Lockfile(project / layout.LOCKFILE, {"gpu": LockedBuild(description, tasks)}))

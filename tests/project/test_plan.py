@@ -17,13 +17,14 @@ from anole.documents.manifest import ListedTask
 from anole.documents.receipt import Receipt, Refined, TriedConfig, write_receipt
 from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
-from anole.project.plan import Plan, make_plan
+from anole.project.plan import Plan, PlannedStep, make_plan
 from anole.record import Config, Confirmation, Measurement, Run, Status, Trial, utc_now
 from anole.report.plan_table import render_plan
 from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.task import Conv2d, Dense, Task, Workload
 
+from ..record_project import Project
 from .manifests import leave_manifest
 
 MODELS = """
@@ -156,7 +157,7 @@ def test_when_all_is_there_nothing_is_to_do(pipeline: Pipeline, plan: Callable[[
     assert all(task.tuned for task in plan().tasks)
     for path in (layout.DATABASE, layout.MERGED):
         (pipeline.project / path).unlink()
-        assert steps(plan()) == [("merge", "db/tuning.sqlite")]
+        assert plan().steps == (PlannedStep("merge", "db/tuning.sqlite", "missing"),)
         (pipeline.project / path).write_text("{}")
 
 
@@ -197,15 +198,13 @@ def test_an_edited_factory_is_extracted_again(pipeline: Pipeline, plan: Callable
     extracted(pipeline, "one", (SHARED, 3))
     finished(pipeline, "one-cpu-random")
     os.utime(pipeline.project / "nets.py", ns=(2**62, 2**62))
-    first = plan().steps[0]
-    assert (first.stage, first.subject, first.reason) == ("extract", "one for cpu", "nets.py changed")
+    assert plan().steps[0] == PlannedStep("extract", "one for cpu", "nets.py changed")
 
 
 def test_another_entry_is_extracted_again(project: Path, pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     (project / "models.yaml").write_text(MODELS.replace("8, 8]", "9, 9]"))
-    first = plan().steps[0]
-    assert (first.stage, first.reason) == ("extract", "is of another entry than models.yaml")
+    assert plan().steps[0] == PlannedStep("extract", "one for cpu", "is of another entry than models.yaml")
 
 
 def test_a_target_that_no_node_has_described_is_asked_for_first(project: Path, plan: Callable[[], Plan]) -> None:
@@ -276,6 +275,17 @@ def lock(pipeline: Pipeline, build: str, tasks: Iterable[tuple[Task, int, float 
     lockfile = read_lockfile(pipeline.project / layout.LOCKFILE)
     entry = LockedBuild(pipeline.descriptions["cpu"], locked)
     write_lockfile(replace(lockfile, builds={**lockfile.builds, build: entry}))
+
+
+def test_a_build_with_another_lock_is_compiled_again(project: Path, plan: Callable[[], Plan]) -> None:
+    (project / "models.yaml").write_text(MODELS.replace("one, target: cpu", "one, target: cpu, name: one-cpu"))
+    pipeline = Pipeline.load(project / "models.yaml")
+    (task,) = extracted(pipeline, "one", (SHARED, 3))
+    finished(pipeline, "one-cpu")
+    Project(project).compile("one", [(task, 3, None)])
+    assert "one-cpu" not in [step.subject for step in plan().steps]
+    lock(pipeline, "one-cpu", [(task, 0, 1.0)])
+    assert PlannedStep("compile", "one-cpu", "its lock changed") in plan().steps
 
 
 def behind(plan: Plan) -> list[tuple[str, str, str]]:

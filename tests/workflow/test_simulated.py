@@ -76,6 +76,8 @@ def test_a_page_about_it_is_made_and_made_again(project: Any) -> None:
 
 @pytest.mark.guard
 def test_other_samples_compile_again_and_broken_ones_are_told_in_one_line(project: Any) -> None:
+    outcome = project.snakemake()
+    assert (outcome.code, outcome.jobs) == (0, {}), outcome.output
     save_samples(project, 8)
     stages = [step.stage for step in project.plan().steps]
     assert "tune" not in stages and stages[-3:] == ["compile", "evaluate", "merge"]
