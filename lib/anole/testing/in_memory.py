@@ -32,7 +32,7 @@ def tune_in_memory(
         settings: the parts of the tuner.
         measure: measures a batch.
         n_trials: the budget, recorded trials included.
-        seed: the seed of all randomness.
+        seed: of all randomness.
         recorded: trials of the same run.
         confirmed: earlier confirmations of the run; those made after the same number of trials are reused.
         confirm_with: measures the fastest configs again, more carefully; None leaves them unconfirmed.

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from anole.search.roles import Candidates, History, Sampler
 from anole.search.settings import Part
-from anole.testing.formulas import Formula, bowl, handful
+from anole.testing.formulas import bowl, handful
+
+_bowl, _handful = cache(bowl), cache(handful)
 
 
 class SamplerContract:
@@ -93,13 +95,3 @@ def _candidates(history: History, n: int, seed: int) -> Candidates:
     """Returns n random candidates with random scores, the best first."""
     vectors = history.space.sample(n, np.random.default_rng(seed), exclude=history.visited)
     return Candidates(vectors, np.sort(np.random.default_rng(seed).random(len(vectors)))[::-1])
-
-
-@cache
-def _bowl() -> Formula:
-    return bowl()
-
-
-@cache
-def _handful() -> Formula:
-    return handful()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
@@ -22,11 +23,7 @@ _KEYS = ("arch", "model", "space")
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Returns the settings of an entry of ``targets``.
-
-    Args:
-        node: the entry.
-        remote: where candidates are measured; on this machine when None.
+    """Returns the settings of an entry of ``targets``, whose candidates are measured on this machine or elsewhere.
 
     Raises:
         SpecError: a value is not allowed, or `arch` is missing for a remote GPU, which cannot be detected.
@@ -63,7 +60,7 @@ def describe_cuda(arch: object = None, model: object = None, space: str = CONSTR
     if arch not in ARCHITECTURES:
         raise TargetError(f"arch: found {arch!r}; allowed are {', '.join(ARCHITECTURES)}")
     named = {} if model is None else {"model": model}
-    return {"kind": "cuda", "arch": arch, **named, "limits": BlockLimits().to_json(), **described_space(space)}
+    return {"kind": "cuda", "arch": arch, **named, "limits": asdict(BlockLimits()), **described_space(space)}
 
 
 def _target(description: Mapping[str, Any]) -> CudaTarget:

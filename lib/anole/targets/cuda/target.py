@@ -46,7 +46,7 @@ class CudaTarget:
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
-        self.limits = BlockLimits.from_json(description["limits"])
+        self.limits = BlockLimits(**description["limits"])
         self.gpu = Multiprocessor.of(description["arch"])
         self.open = is_open(description)
         if self.open:

@@ -22,12 +22,8 @@ def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
     When one of its sessions ends by a signal, as that of a crashed candidate does, TVM's server stops listening but
     does not end. Its process is therefore made to end and is replaced.
 
-    Args:
-        host: address to listen on.
-        port: port to listen on.
-        tracker: tracker with which the server registers under a key; if None, clients must know the server's own
-            address.
-        threads: number of CPU threads that run kernels.
+    The server registers with the tracker, if there is one, under a key; otherwise clients must know its own address.
+    Kernels run in so many threads of the processor.
 
     Raises:
         TargetError: the port is taken.

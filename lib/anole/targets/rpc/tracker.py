@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 from anole.errors import DeviceLostError, cause
@@ -22,26 +23,20 @@ _ALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT:
 
 
 class Tracker:
-    """A connection to a tracker.
+    """A connection to a tracker, of which servers of one key are asked.
 
-    Args:
-        remote: the tracker and the key of the servers.
-
-    Raises:
-        DeviceLostError: the tracker cannot be reached.
+    Its methods raise DeviceLostError where the tracker cannot be reached or gives no sensible answer.
     """
 
     def __init__(self, remote: Remote) -> None:
         self._remote, self._key = remote, remote.key or ""
-        try:
+        with self._reaching():
             self._socket = socket.create_connection((remote.host, remote.port), timeout=_REACH_S)
-        except OSError as error:
-            raise self._unreachable(error) from error
-        try:
-            self._greet()
-        except (OSError, ValueError, struct.error) as error:
-            self._socket.close()
-            raise self._unreachable(error) from error
+            try:
+                self._greet()
+            except BaseException:
+                self._socket.close()
+                raise
 
     @property
     def connection(self) -> socket.socket:
@@ -58,40 +53,26 @@ class Tracker:
         Raises:
             DeviceLostError: there is none, or the tracker does not answer.
         """
-        try:
+        with self._reaching():
             self._send([SUMMARY])
             summary = self._receive()
             known = [str(server["key"]).partition(":")[2] for server in summary["server_info"]]
             free = int(summary["queue_info"].get(self._key, {}).get("free", 0))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise self._unreachable(error) from error
         if self._key not in known:
             told = ", ".join(sorted(set(known))) or "none at all"
             raise DeviceLostError(f"{self._remote} has no server of the key {self._key!r}; it has {told}")
         return known.count(self._key), free
 
     def request(self) -> None:
-        """Asks for a server; requests are granted in the order in which the tracker received them.
-
-        Raises:
-            DeviceLostError: the connection is lost.
-        """
-        try:
+        """Asks for a server; requests are granted in the order in which the tracker received them."""
+        with self._reaching():
             self._send([REQUEST, self._key, "", 1])
-        except OSError as error:
-            raise self._unreachable(error) from error
 
     def granted(self) -> Server:
-        """Waits until the request is granted and returns the server.
-
-        Raises:
-            DeviceLostError: the connection is lost.
-        """
-        try:
+        """Waits until the request is granted and returns the server."""
+        with self._reaching():
             host, port, match_key = self._receive()
             return Server(str(host), int(port), str(match_key))
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise self._unreachable(error) from error
 
     def _greet(self) -> None:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -126,8 +107,12 @@ class Tracker:
             data += chunk
         return data
 
-    def _unreachable(self, error: Exception) -> DeviceLostError:
-        return DeviceLostError(f"{self._remote} cannot be reached: {cause(error)}")
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+            raise DeviceLostError(f"{self._remote} cannot be reached: {cause(error)}") from error
 
 
 def count_servers(remote: Remote) -> tuple[int, int]:

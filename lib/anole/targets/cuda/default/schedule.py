@@ -38,7 +38,9 @@ def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pri
             continue
         if scheduled is not None:
             return scheduled
-    _log.warning("no rule can schedule a function for the GPU: %s", _name(func))
+    sch = s_tir.Schedule(func)
+    names = ", ".join(str(sch.get(block).name_hint) for block in blocks_of(sch))
+    _log.warning("no rule can schedule a function for the GPU: %s", names)
     return func
 
 
@@ -58,8 +60,3 @@ def _is_on_gpu(func: tirx.PrimFunc) -> bool:
     blocks = s_tir.Schedule(func)
     loops = [[blocks.get(loop) for loop in blocks.get_loops(block)] for block in blocks_of(blocks)]
     return all(any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in own) for own in loops)
-
-
-def _name(func: tirx.PrimFunc) -> str:
-    sch = s_tir.Schedule(func)
-    return ", ".join(str(sch.get(block).name_hint) for block in blocks_of(sch))

@@ -20,7 +20,7 @@ from anole.task import Workload
 
 def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
     """Returns TVM's target; its host is the processor that compiles."""
-    limits = BlockLimits.from_json(description["limits"])
+    limits = BlockLimits(**description["limits"])
     cuda = {
         "kind": "cuda",
         "arch": description["arch"],

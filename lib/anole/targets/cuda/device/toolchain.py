@@ -6,10 +6,12 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from anole.errors import TargetError
 
@@ -40,26 +42,26 @@ def nvcc_version() -> str | None:
 
 def nvrtc_version() -> str | None:
     """Returns the version of the NVRTC that Python can load, or None."""
-    try:
-        from cuda.bindings import nvrtc
-
-        error, major, minor = nvrtc.nvrtcVersion()
-    except (ImportError, RuntimeError):
-        return None
-    bindings = metadata.version("cuda-bindings")
-    return f"{major}.{minor} (cuda-bindings {bindings})" if error == nvrtc.nvrtcResult.NVRTC_SUCCESS else None
+    found = _ask_nvrtc("nvrtcVersion")
+    return f"{found[0]}.{found[1]} (cuda-bindings {metadata.version('cuda-bindings')})" if found else None
 
 
 @cache
 def compiled_architectures() -> tuple[str, ...]:
     """Returns the architectures that NVRTC compiles for; nothing if it cannot be loaded."""
+    found = _ask_nvrtc("nvrtcGetSupportedArchs")
+    return tuple(f"sm_{number}" for number in found[0]) if found else ()
+
+
+def _ask_nvrtc(function: str) -> Sequence[Any] | None:
+    """Returns the results of one of NVRTC's functions, or None if it fails or cannot be loaded."""
     try:
         from cuda.bindings import nvrtc
 
-        error, numbers = nvrtc.nvrtcGetSupportedArchs()
+        error, *results = getattr(nvrtc, function)()
     except (ImportError, RuntimeError):
-        return ()
-    return tuple(f"sm_{number}" for number in numbers) if error == nvrtc.nvrtcResult.NVRTC_SUCCESS else ()
+        return None
+    return results if error == nvrtc.nvrtcResult.NVRTC_SUCCESS else None
 
 
 def check_architecture(arch: str) -> None:

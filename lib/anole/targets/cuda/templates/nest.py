@@ -43,8 +43,8 @@ def schedule_product(
 
     Args:
         sch: the schedule of the whole function.
-        block: the block that multiplies.
-        epilogue: the block that reads its result.
+        block: multiplies.
+        epilogue: reads the products.
         leading: axes that only blocks walk, one step each.
         spatial: two or three axes, each with its four factors; one factor may be None, to be derived from the others.
         outer: outer loops of the reduction.

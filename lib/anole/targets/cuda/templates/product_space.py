@@ -93,12 +93,10 @@ class Products:
         return tiling.usage((y, x), prod(self.leading.values()), staged)
 
     def kernel(self, gpu: Multiprocessor, right_run: Counts, fresh_bytes: Numbers) -> Kernel:
-        """Returns what they do.
+        """Returns what they do, shape (n,) each.
 
-        Args:
-            gpu: the multiprocessor.
-            right_run: values of a stage of the right operand that follow each other in global memory.
-            fresh_bytes: bytes of both operands and the output, as far as they are in the memory.
+        In global memory, `right_run` values of a stage of the right operand follow each other. `fresh_bytes` are those
+        of both operands and the output, as far as they are in the memory.
         """
         y, x, k = self.splits.values()
         steps = k[:, 1]

@@ -80,12 +80,12 @@ def staged_kernel(
     """Returns what kernels do that stage their operands.
 
     Args:
-        gpu: the multiprocessor, beyond whose registers values are spilled.
+        gpu: values are spilled beyond its registers.
         usage: what they use.
         thread_axes: threads of a block along each axis, innermost first.
         accumulators: outputs of one thread.
-        operands: both operands.
-        reduction: the reduction.
+        operands: both.
+        reduction: stages and steps.
         output_run: outputs of a block that follow each other in global memory.
         fresh_bytes: bytes of both operands and the output, as far as they are in the memory.
     """
