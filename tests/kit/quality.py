@@ -40,11 +40,7 @@ class Curve:
 
 
 def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
-    """Returns for each trial the index of the fastest trial so far, shape (n,); -1 before the first success.
-
-    Args:
-        latencies_s: the latencies of n trials; NaN is a failure.
-    """
+    """Returns for each trial the index of the fastest so far, shape (n,); -1 before the first success; NaN fails."""
     costs_s = np.nan_to_num(np.asarray(latencies_s, dtype=np.float64), nan=np.inf)
     fastest_before_s = np.concatenate([[np.inf], np.minimum.accumulate(costs_s)[:-1]])
     return np.maximum.accumulate(np.where(costs_s < fastest_before_s, np.arange(len(costs_s)), -1))
@@ -53,13 +49,8 @@ def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
 def log_gap(costs_s: Sequence[float], best_s: float, n_fastest: int = 1) -> float:
     """Returns the mean natural logarithm of the costs of a run's cheapest trials over the best known one.
 
-    With more trials, a single lucky draw matters less.
-
-    Args:
-        costs_s: what the search minimises: the latencies of the trials, over the configs' worth if the space has
-            discounts; NaN is a failure.
-        best_s: the best known cost.
-        n_fastest: number of cheapest trials; a run with fewer successes gives infinity.
+    Costs are what the search minimises: latencies over the configs' worth; NaN is a failure. With more trials, a single
+    lucky draw matters less; a run with fewer successes gives infinity.
     """
     cheapest = np.sort(np.asarray(costs_s, dtype=np.float64))[:n_fastest]
     complete = len(cheapest) == n_fastest and not np.isnan(cheapest).any()

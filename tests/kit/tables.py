@@ -112,12 +112,7 @@ def read_table(path: Path) -> Table:
 
 
 def opened(table: Table, space: Space) -> Table:
-    """Returns the table of a larger space with the same knobs: configs that only the larger space has are failures.
-
-    Args:
-        table: the table of a space with constraints.
-        space: the space without them, whose knobs have all values that the other's have.
-    """
+    """Returns the table of a larger space with the same knobs: configs that only the larger space has are failures."""
     vectors = table.space.vectors(_valid_indices(table.space))
     for column, (knob, larger) in enumerate(zip(table.space.knobs, space.knobs, strict=True)):
         vectors[:, column] = np.array([larger.values.index(value) for value in knob.values])[vectors[:, column]]
@@ -127,14 +122,7 @@ def opened(table: Table, space: Space) -> Table:
 
 
 def replay(table: Table, settings: TunerSettings, n_trials: int, seed: int) -> Replay:
-    """Tunes on a table instead of hardware.
-
-    Args:
-        table: the recorded latencies.
-        settings: the tuner's settings; the evaluator is not used.
-        n_trials: the budget.
-        seed: the seed of all randomness.
-    """
+    """Tunes on a table instead of hardware."""
     trials: list[Trial] = []
     iterations: dict[int, Mapping[str, float]] = {}
     subject = Subject(table.space, table.workload.flop, table.workload.label)

@@ -41,11 +41,6 @@ def translated(source: str) -> str:
 def compile_kernels(source: str, library: Path, include: Path) -> None:
     """Compiles CUDA C++.
 
-    Args:
-        source: what TVM generated.
-        library: path of the result.
-        include: folder of CUDA's headers.
-
     Raises:
         TargetError: a kernel has too much shared memory, or the compiler refuses it.
     """

@@ -36,14 +36,6 @@ def launch(
 ) -> list[NDArray[Any]]:
     """Compiles CUDA C++, launches one kernel, whose parameters are pointers, and returns its arguments after the run.
 
-    Args:
-        source: the source, in the form of TVM's.
-        kernel: the kernel's name.
-        grid: three extents.
-        block: three extents.
-        arguments: an array for each parameter.
-        dynamic_shared_bytes: shared memory in addition to that which the kernel declares.
-
     Raises:
         TargetError: the device finds a fault; the message says which.
     """

@@ -33,9 +33,6 @@ def absence() -> str | None:
 def environment(arch: str = "sm_90") -> dict[str, str]:
     """Returns the environment variables of programs that are to find an emulated GPU, after building it if need be.
 
-    Args:
-        arch: the architecture that it says it has.
-
     Raises:
         MachineError: no GPU can be emulated here.
     """

@@ -42,14 +42,7 @@ def replaced(what: str, by: str, which: int, source: str) -> str:
 def candidate_error(
     description: Mapping[str, Any], workload: Workload, config: Config, edit: Callable[[str], str] = str
 ) -> float:
-    """Returns the relative error of a candidate against the reference.
-
-    Args:
-        description: the target's.
-        workload: the candidate's workload.
-        config: the candidate's config.
-        edit: changes its source.
-    """
+    """Returns the relative error of a candidate, whose source may be changed, against the reference."""
     template = CudaTarget(description).template(workload)
     func = template.schedule(define(template, workload, config), workload, config)
     example = Example.draw(workload)
@@ -61,25 +54,13 @@ def candidate_error(
 
 
 def function_results(func: str, description: Mapping[str, Any], arguments: Arrays) -> Arrays:
-    """Returns all arguments of a scheduled function after its run.
-
-    Args:
-        func: the function as TVM's JSON.
-        description: the target's.
-        arguments: what it reads, and arrays for what it writes.
-    """
+    """Returns all arguments of a scheduled function, given as TVM's JSON, after its run."""
     with compiling():
         return run(compile_kernel(tvm.ir.load_json(func), description)["main"], arguments)
 
 
 def network_results(module: str, description: Mapping[str, Any], inputs: Arrays) -> Arrays:
-    """Returns the results of a network, all of which is on the GPU.
-
-    Args:
-        module: the module as TVM's JSON, with a function ``main``.
-        description: the target's.
-        inputs: the network's inputs.
-    """
+    """Returns the results of a network, given as TVM's JSON, all of which is on the GPU."""
     options = dict(CudaTarget(description).compiler_options)
     with compiling(), cuda_target(description) as target, tvm.transform.PassContext(config=options):
         executable = tvm.compile(tvm.ir.load_json(module), target)

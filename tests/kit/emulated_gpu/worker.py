@@ -24,12 +24,7 @@ class EmulationError(AnoleError):
 
 
 class EmulatedGpu:
-    """A process on a machine with an emulated GPU.
-
-    Args:
-        arch: the architecture that the GPU says it has.
-        limit_s: seconds that a call may take before the process is killed; an attribute, too.
-    """
+    """A process on a machine with an emulated GPU; it is killed when a call takes longer than `limit_s`."""
 
     def __init__(self, arch: str = "sm_90", limit_s: float = 300.0) -> None:
         self._environment, self.limit_s = environment(arch), limit_s

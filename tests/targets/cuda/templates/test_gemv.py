@@ -18,8 +18,7 @@ from tests.kit.emulated_gpu.programs import candidate_error
 from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from ....examples import examples
-from .kernels import scheduled
-from .workloads import TARGET
+from .candidates import TARGET, scheduled
 
 REASON = "the last warp adds up partial sums without waiting for its lanes"
 THREADS = [*range(1, 34), 40, 48, 63, 64, 65, 83, 96, 100, 128, 320]

@@ -22,8 +22,7 @@ from tests.kit.emulated_gpu.programs import candidate_error
 from tests.kit.emulated_gpu.worker import EmulatedGpu
 
 from ....examples import examples
-from .kernels import source_of
-from .workloads import LIMITS, ONE_OF_EACH, TARGET, workloads
+from .candidates import LIMITS, ONE_OF_EACH, TARGET, source_of, workloads
 
 SAME = (1, 1, 1, 1)
 OPEN = CudaTarget(describe_cuda("sm_90", space="open"))

@@ -22,7 +22,7 @@ from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.task import Conv2d, Dense, Workload
 
 from ....examples import examples
-from .workloads import LIMITS, ONE_OF_EACH, TARGET, workloads
+from .candidates import LIMITS, ONE_OF_EACH, TARGET, workloads
 
 EXAMPLES = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 COSTS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import prod
 
 import numpy as np
@@ -21,8 +21,7 @@ from anole.targets.cuda.templates.winograd_space import can_winograd, output_til
 from anole.task import Conv2d, Dense, Workload
 
 from ....examples import examples
-from .kernels import source_of, taken_by
-from .workloads import LIMITS, ONE_OF_EACH, TARGET, WINOGRAD, winograd_convolutions, workloads
+from .candidates import LIMITS, ONE_OF_EACH, TARGET, WINOGRAD, source_of, taken_by, winograd_convolutions, workloads
 
 PADDED = (1, 1, 1, 1)
 SMALL = BlockLimits(
@@ -114,7 +113,7 @@ def test_the_features_describe_every_config_alike(workload: Workload, seed: int)
 
 
 def target_of(limits: BlockLimits) -> CudaTarget:
-    return CudaTarget({**TARGET.description, "limits": limits.to_json()})
+    return CudaTarget({**TARGET.description, "limits": asdict(limits)})
 
 
 of_any_algorithm = st.tuples(workloads, st.just(SMALL), st.just({}))
