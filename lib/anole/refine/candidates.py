@@ -69,11 +69,8 @@ def with_candidates(receipts: Receipts, candidates: Candidates, positions: Posit
 def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, float]:
     """Returns the time of one call of each tuned task in a build, averaged over all kernels that contain the task.
 
-    A task whose tuned config could not be scheduled is left out.
-
-    Args:
-        build: the build's description.
-        kernels_s: the total seconds of each kernel's calls, by the kernel's name.
+    The total seconds of each kernel's calls are given by the kernel's name. A task whose tuned config could not be
+    scheduled is left out.
     """
     tuned = {task.key for task in build.tasks if task.matched == "tuned"}
     calls: dict[str, int] = {}
@@ -89,9 +86,7 @@ def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, 
 def timed(candidates: Candidates, rounds: Sequence[Sequence[Mapping[str, float]]]) -> dict[str, list[Candidate]]:
     """Returns the candidates with their latencies within the network: each is the median over its timings.
 
-    Args:
-        candidates: the candidates, without these latencies.
-        rounds: the seconds of one call of each task, by round and timing; a round that failed has no timings.
+    The seconds of one call of each task are given by round and timing; a round that failed has no timings.
     """
     found = {}
     for key, of_task in candidates.items():

@@ -30,16 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 class Compiler:
-    """Compiles a network with combinations of its tasks' candidates, each combination once.
+    """Compiles a network with combinations of its tasks' candidates, each combination once, into a scratch folder.
 
-    Args:
-        build: the build's name.
-        order: the build's order, from `Pipeline.order`.
-        manifest: the manifest of its model and target.
-        receipts: the receipts of the model's tasks.
-        candidates: the candidates of each task.
-        site: where the network is timed; nothing is timed there while it is compiled.
-        scratch: the folder for the compiled builds.
+    Nothing is timed at its site meanwhile.
     """
 
     def __init__(
@@ -83,14 +76,7 @@ def time_rounds(
 ) -> list[list[dict[str, float]]]:
     """Returns the seconds of one call of each task, by round and turn; a round that fails has no turns.
 
-    The rounds take turns, so that all of them see the same states of the machine.
-
-    Args:
-        compiler: compiles the network.
-        stopwatch: times the network's kernels.
-        candidates: the candidates of each task.
-        n_turns: how often each round is timed.
-        seconds: minimal duration of one round's turn.
+    The rounds take turns, each of at least some seconds, so that all of them see the same states of the machine.
 
     Raises:
         BuildError: the first round, which has the candidates that are fastest alone, fails.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from anole.evaluate.timing.turns import Pace
 from anole.measure.site import site_of
 from anole.record import utc_now
 from anole.refine.candidates import (
-    Candidate,
     Candidates,
     Positions,
     candidates_of,
@@ -74,16 +73,7 @@ def refine_network(
 
     Each round changes the candidates of all tasks at once: a kernel's effect on its neighbours is small compared with
     its own time. The combination of the fastest candidates is kept unless it is slower than the candidates that are
-    fastest alone.
-
-    Args:
-        build: the build's name.
-        order: the build's order.
-        manifest_path: path of the manifest of its model and target.
-        receipt_paths: paths of the receipts of the model's tasks.
-        n_candidates: number of candidates of each task to try.
-        output: where the receipts are written; if the CPU is absent, they are unchanged copies.
-        effort: how long to measure.
+    fastest alone. If the CPU is absent, the receipts are unchanged copies.
 
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
@@ -100,8 +90,7 @@ def refine_network(
         kind = manifest.origin.target_description["kind"]
         raise BuildError(f"{build}: is for {kind}; only builds for the CPU can be refined")
     candidates = candidates_of(receipts, n_candidates)
-    absence = target.absence()
-    if absence is not None:
+    if (absence := target.absence()) is not None:
         _log.warning("%s: is not refined: %s", build, absence)
         candidates = {}
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -142,16 +131,16 @@ def _receipts(build: str, found: Refinement, receipts: Receipts) -> Refined:
         ratio=None if pair is None else pair.ratio,
         kept=any(found.positions.values()),
         receipts=tuple(
-            replace(receipt, refined=_tried(found.candidates.get(key, ()), found.positions.get(key)))
+            replace(receipt, refined=_tried(found, key))
             for key, receipt in with_candidates(receipts, found.candidates, found.positions).items()
         ),
     )
 
 
-def _tried(candidates: Sequence[Candidate], position: int | None) -> tuple[TriedConfig, ...]:
+def _tried(found: Refinement, key: str) -> tuple[TriedConfig, ...]:
     return tuple(
-        TriedConfig(candidate.config, candidate.latency_s, candidate.latency_alone_s, number == position)
-        for number, candidate in enumerate(candidates)
+        TriedConfig(candidate.config, candidate.latency_s, candidate.latency_alone_s, number == found.positions[key])
+        for number, candidate in enumerate(found.candidates.get(key, ()))
     )
 
 

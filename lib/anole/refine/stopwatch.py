@@ -46,10 +46,6 @@ class Stopwatch:
 
     It uses a separate process because TVM sets its number of threads when it starts, and because a candidate may
     crash in a network where it was never run before.
-
-    Args:
-        target: the target of the builds.
-        site: where the target is.
     """
 
     def __init__(self, target: Device, site: Site) -> None:
@@ -65,11 +61,7 @@ class Stopwatch:
         self._worker.kill()
 
     def kernels_s(self, folder: Path, seconds: float) -> Mapping[str, float]:
-        """Returns the total seconds of each kernel's calls in a build, by the kernel's name.
-
-        Args:
-            folder: folder of the build.
-            seconds: minimal measuring time.
+        """Returns the total seconds of each kernel's calls in a build, by the kernel's name, timed for some seconds.
 
         Raises:
             BuildError: the build cannot be loaded, crashes or hangs.

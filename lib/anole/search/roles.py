@@ -146,12 +146,7 @@ class Evaluator(Protocol):
     """Decides how often a kernel is run to determine its latency."""
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Times one kernel.
-
-        Args:
-            timer: runs the kernel.
-            best_s: seconds of one run of the fastest rival so far; None when there is none.
-        """
+        """Times one kernel; `best_s` is the time of one run of the fastest rival so far, if there is one."""
 
 
 Measure = Callable[[Sequence[Config]], Iterable[Measurement]]

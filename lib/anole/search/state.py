@@ -68,12 +68,6 @@ class Search:
     A search with recorded trials is resumed by replay: the explorer, the sampler and the surrogate propose and choose
     again, so that their state is the same as before, and the recorded configs take the place of the chosen ones.
 
-    Args:
-        subject: the task that is searched.
-        settings: the tuner's settings.
-        seed: the seed of all randomness.
-        recorded: trials of the same run, which are replayed before anything is measured.
-
     Attributes:
         trials: replayed and new trials, in the order of their iterations.
         batch: the configs of the present iteration; None between two iterations.

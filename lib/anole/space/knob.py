@@ -49,8 +49,7 @@ class Knob:
         return np.array(self.values)
 
     @cached_property
-    def index_of(self) -> dict[Any, int]:
-        """The index of every value."""
+    def _index_of(self) -> dict[Any, int]:
         return {value: index for index, value in enumerate(self.values)}
 
     def matters_for(self, algorithm: object) -> bool:
@@ -63,7 +62,7 @@ class Knob:
         Raises:
             ConfigError: the knob has no such value.
         """
-        index = self.index_of.get(tuple(value) if isinstance(value, list) else value)
+        index = self._index_of.get(tuple(value) if isinstance(value, list) else value)
         if index is None:
             raise ConfigError(f"knob {self.name} has no value {value}; one of its {len(self)} is {self.values[0]}")
         return index
@@ -87,14 +86,9 @@ def split_knob(
     *,
     agent: str = "",
 ) -> Knob:
-    """Returns a knob whose values are all ordered factorizations of an extent.
+    """Returns a knob whose values are all ordered factorizations of an extent into n parts, the outermost first.
 
-    Args:
-        name: the knob's name.
-        extent: length of the loop to split.
-        n_parts: number of loops after the split, outermost first.
-        allow: selects the splits to keep; if it is None, or selects none, all are kept.
-        agent: the agent that moves the knob.
+    `allow` selects the splits to keep; if it is None, or selects none, all are kept.
     """
     splits = list(_factorizations(extent, n_parts))
     return _split_knob(name, [split for split in splits if allow is None or allow(split)] or splits, agent)
@@ -106,14 +100,7 @@ def covering_knob(
     """Returns a knob whose values are splits that cover an extent, and may extend beyond it: with tails.
 
     Every part but the outermost is a divisor of the extent or a power of two, as in AutoTVM's policy "verbose", and
-    their product is at most the extent. The outermost part is as long as the extent then needs.
-
-    Args:
-        name: the knob's name.
-        extent: length of the loop to split.
-        n_parts: number of loops after the split, outermost first.
-        also: further splits.
-        agent: the agent that moves the knob.
+    their product is at most the extent. The outermost part is as long as the extent then needs. Others may be added.
     """
     lengths = sorted({*divisors(extent), *(1 << power for power in range(extent.bit_length()))})
     inner = [parts for parts in itertools.product(lengths, repeat=n_parts - 1) if prod(parts) <= extent]
@@ -127,14 +114,7 @@ def _split_knob(name: str, splits: Sequence[tuple[int, ...]], agent: str) -> Kno
 
 
 def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: bool = False) -> Knob:
-    """Returns a knob with a few plain values: a number is its own feature, words are encoded one-hot.
-
-    Args:
-        name: the knob's name.
-        values: the values, in the order of their indices.
-        agent: the agent that moves the knob.
-        balanced: see `Knob`.
-    """
+    """Returns a knob with a few plain values: a number is its own feature, words are encoded one-hot."""
     numeric = all(isinstance(value, (int, float)) for value in values)
     features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
     names = (name,) if numeric else tuple(f"{name}={value}" for value in values)

@@ -126,10 +126,8 @@ class LoopNest:
         """Returns the total number of elements of each buffer that a cache loads, by name, shape (n,) or (1,).
 
         If all elements that one step of a loop accesses fit the cache, they are still there in the next step.
-        From the outermost such loop inwards, every element is loaded once each time that loop begins.
-
-        Args:
-            capacity: number of elements that the cache holds; at least one for each buffer.
+        From the outermost such loop inwards, every element is loaded once each time that loop begins. The capacity is
+        that of at least one element of each buffer.
         """
         extents, levels = self._extents, self._levels
         inside, within = levels[None] >= levels[:, None], levels[None] > levels[:, None]
@@ -154,8 +152,7 @@ class LoopNest:
     def _counts(self, inside: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
         """Returns for every buffer how many distinct elements the loops inside each loop access, shape (n_loops, n).
 
-        Args:
-            inside: whether a loop (second axis) counts as inside another (first axis).
+        Whether a loop (second axis) counts as inside another (first axis) is given.
         """
         extents, steps = self._extents, _products(self._extents, inside)
         ranges = {axis: _products(extents[own], inside[:, own]) for axis, own in self._parts.items()}

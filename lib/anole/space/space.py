@@ -117,11 +117,8 @@ class Space(Encoding):
     def opened(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
         """Returns the space of the same knobs without all that is known beforehand: constraints, merit and core.
 
-        What configs are worth stays, since it is what a search is for.
-
-        Args:
-            wider: knobs that replace those of their names.
-            describe: describes configs of the wider knobs, with the same features; by default as this space does.
+        What configs are worth stays, since it is what a search is for. Wider knobs replace those of their names; then
+        configs of these are described, with the same features.
         """
         replacing = {knob.name: knob for knob in wider}
         knobs = [replacing.get(knob.name, knob) for knob in self.knobs]
@@ -160,13 +157,9 @@ class Space(Encoding):
         return np.ones(len(vectors)) if self.discount is None else self.discount(self.columns(vectors))
 
     def worths(self, vectors: Vectors, latencies_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the share of its speed that each config is worth at this speed, shape (n,): never below 0.
+        """Returns the share of its speed that each config is worth with its latency, shape (n,): never below 0.
 
-        This is its discount, less the share of its toll.
-
-        Args:
-            vectors: the index vectors of n configs.
-            latencies_s: their latencies, shape (n,); NaN for a failure.
+        This is its discount, less the share of its toll. A failure's latency is NaN.
         """
         if self.toll is None:
             return self.discounts(vectors)
@@ -234,13 +227,7 @@ class Space(Encoding):
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
         """Draws distinct valid index vectors, about equally many for each value of balanced knobs, else uniformly.
 
-        Args:
-            n: number of vectors to draw; fewer are returned if the space has no more.
-            rng: the random generator.
-            exclude: indices that must not be drawn.
-
-        Returns:
-            The index vectors, shape (at most n, n_knobs).
+        They are n, or as many as the space has beside the indices that must not be drawn.
         """
         excluded = np.asarray(exclude, dtype=np.int64)
         if self.valid_indices is not None:
@@ -258,12 +245,10 @@ class Space(Encoding):
         return self.vectors(self._by_turns(drawn)[:n])
 
     def promising(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Draws many configs and returns those with the highest merit, alternating between the kinds.
+        """Draws many configs and returns at most n with the highest merit, best first, alternating between the kinds.
 
-        Of configs with the same kind and merit only one is returned: nothing is known about their differences.
-
-        Returns:
-            The index vectors, shape (at most n, n_knobs), best first; empty if the space has no merit.
+        Of configs with the same kind and merit only one is returned: nothing is known about their differences. Without
+        a merit nothing is.
         """
         if self.merit is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)

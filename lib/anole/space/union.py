@@ -19,10 +19,6 @@ from anole.space.space import Description, Figures, Space
 def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
     """Returns a space with a knob `ALGORITHM` and the knobs of every algorithm's own space, without a core.
 
-    Args:
-        spaces: each algorithm's space, by the algorithm's name.
-        agent: the agent that moves the knob `ALGORITHM`.
-
     Raises:
         ConfigError: two algorithms have knobs of the same name with different values.
     """
@@ -70,18 +66,13 @@ def _each_its_own(figures: Mapping[str, Figures | None], default: float = 0.0) -
 
 @dataclass(frozen=True)
 class _Descriptions:
-    """The descriptions of n configs: each by its own algorithm's features, with 0 for all others.
-
-    Attributes:
-        describes: the description of each algorithm's configs.
-        feature_names: the feature names of all algorithms, each once.
-        positions: the positions of each algorithm's features in `feature_names`.
-        columns: the columns of the configs.
-    """
+    """The descriptions of n configs: each by its own algorithm's features, with 0 for all others."""
 
     describes: Mapping[str, Callable[[Columns], Description]]
     feature_names: Sequence[str]
+    """The names of all algorithms' features, each once."""
     positions: Mapping[str, NDArray[np.int64]]
+    """Where these have each algorithm's features."""
     columns: Columns
 
     def features(self) -> NDArray[np.float32]:

@@ -154,10 +154,6 @@ class TaskTuning:
         """Measures the recorded trials again that the machine may have made fail; call it before `advance`.
 
         Each new measurement is stored at once, and takes the place of the earlier one.
-
-        Raises:
-            MeasureError: measuring is not possible at all, or no longer.
-            TargetError: this machine is not the target.
         """
         suspects = [trial for trial in self._shard.trials if trial.measurement.status in SUSPECT]
         if not suspects:

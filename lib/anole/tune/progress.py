@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -23,9 +22,7 @@ _LOG_EVERY_SHARE = 0.05
 class Progress:
     """Shows the number of trials, the best speed, the failures and the time left on standard error.
 
-    Args:
-        label: the name of the work.
-        total: total number of trials, including those of an interrupted run.
+    Trials of an interrupted run count among those that are done, and among all.
     """
 
     def __init__(self, label: str, total: int) -> None:
@@ -48,13 +45,7 @@ class Progress:
         self._began_at_s, self._logged_at_s = time.monotonic(), float("-inf")
 
     def update(self, done: int, best_gflops: float, failures: int) -> None:
-        """Shows the current state.
-
-        Args:
-            done: trials so far, including failures and those of an interrupted run.
-            best_gflops: the speed of the best trial so far; 0 when there is none.
-            failures: trials so far that failed.
-        """
+        """Shows the current state."""
         self._bar.update(self._task, completed=done, best=best_gflops, failures=failures)
         self._is_known = True
         now_s = time.monotonic()
@@ -66,9 +57,7 @@ class Progress:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
         if not self._on_terminal and self._is_known and self._logged_done != self._done:
             self._log()

@@ -33,11 +33,8 @@ def tune_task(
     The run's shard is resumed: a larger budget measures only the difference, and a smaller one measures nothing and
     writes a receipt of the first trials. If another process tunes the same run, this one waits for it.
 
-    Args:
-        task_path: the task's file, which `extract_model` wrote.
-        options: how to tune it.
-        receipt_path: where the receipt goes, even when all candidates failed; its usual place when None.
-        failures_again: whether recorded trials are measured again first that the machine may have made fail.
+    The receipt goes to its usual place when no other is given, even when all candidates failed. With `failures_again`,
+    recorded trials that the machine may have made fail are measured again first.
 
     Raises:
         DocumentError: the task's file is missing or broken.
@@ -59,19 +56,7 @@ def tune_model(manifest_path: Path, tasks_dir: Path, options: TuneOptions, recei
     """Tunes all tasks of a model with one shared budget and writes their receipts.
 
     Trials go to the tasks with the greatest expected saving: slow and frequent tasks that still gained in their
-    last iterations. An interrupted run is resumed as in `tune_task`.
-
-    Args:
-        manifest_path: the manifest of the model on its target.
-        tasks_dir: the folder of the tasks that the manifest lists.
-        options: how to tune them.
-        receipts_path: where the receipts go.
-
-    Raises:
-        DocumentError: the manifest or a task's file is missing or broken.
-        TargetError: the target is not present on this machine.
-        MeasureError: measuring is not possible at all.
-        StoreError: a shard cannot be used.
+    last iterations. An interrupted run is resumed, and errors are raised, as in `tune_task`.
     """
     manifest = read_manifest(manifest_path)
     weights = {read_task(tasks_dir / f"{key}.json"): weight for key, weight in sorted(manifest.weights.items())}

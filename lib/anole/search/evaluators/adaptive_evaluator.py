@@ -83,11 +83,8 @@ class AdaptiveEvaluator:
 def stability(numbers: Sequence[int], costs_s: Sequence[float]) -> float:
     """Returns the coefficient of variation of the speed since the start, taken after each of n micro-batches.
 
-    AdaTune's CV(Perf_1 .. Perf_n) with Perf_i = runs so far * FLOP / Time(i), from which the FLOP cancels out.
-
-    Args:
-        numbers: runs of each micro-batch.
-        costs_s: mean seconds of one run of each micro-batch.
+    AdaTune's CV(Perf_1 .. Perf_n) with Perf_i = runs so far * FLOP / Time(i), from which the FLOP cancels out. The mean
+    seconds are of one run.
     """
     speeds: NDArray[np.float64] = np.cumsum(numbers) / np.cumsum(np.multiply(numbers, costs_s))
     return float(speeds.std() / speeds.mean())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,9 @@ _NEAR = 0.01
 
 
 class Frontier:
-    """Scores configs for an explorer and remembers the most promising.
+    """Scores configs for an explorer, each once, and remembers the `n_best` most promising that were never measured.
 
-    The surrogate scores each config once, however often a search visits it.
-
-    Args:
-        surrogate: whose word it is, the same throughout.
-        history: the measured configs, which are no candidates.
-        n_best: number of candidates to keep.
-        n_watched: number of the best of them whose change counts as one; None counts every change.
+    A change among these counts if it is among the first `n_watched`, or anywhere if that is None.
     """
 
     def __init__(self, surrogate: Surrogate, history: History, n_best: int, n_watched: int | None = None) -> None:
@@ -47,7 +41,9 @@ class Frontier:
         if unseen:
             scores = self._surrogate.score(vectors[list(unseen.values())]).tolist()
             self._scores.update(zip(unseen, scores, strict=True))
-            changed = self._keep(zip(scores, unseen, strict=True))
+            for entry in zip(scores, unseen, strict=True):
+                if entry[1] not in self._visited and _enter(self._best, entry, self._n_best):
+                    changed |= _enter(self._watched, entry, self._n_watched)
         return np.array([self._scores[index] for index in indices]), changed
 
     def candidates(self, **log: float) -> Candidates:
@@ -56,21 +52,12 @@ class Frontier:
         vectors = self._space.vectors([index for _, index in ranking])
         return Candidates(vectors, np.array([score for score, _ in ranking]), {"queries": len(self), **log})
 
-    def _keep(self, scored: Iterable[tuple[float, int]]) -> bool:
-        changed = False
-        for entry in scored:
-            if entry[1] not in self._visited and _enter(self._best, entry, self._n_best):
-                changed |= _enter(self._watched, entry, self._n_watched)
-        return changed
-
 
 def converged_at(bests: Sequence[float]) -> int:
     """Returns the step at which a search came within 1 % of the best score that it finds.
 
-    This is how many steps it needs to converge (RELEASE, figure 5; Chameleon, figure 7a).
-
-    Args:
-        bests: the highest score of the configs of each step, those of the start first.
+    This is how many steps it needs to converge (RELEASE, figure 5; Chameleon, figure 7a). The highest score of each
+    step is given, that of the start first.
     """
     so_far = np.maximum.accumulate(np.asarray(bests, dtype=np.float64))
     return int(np.argmax(so_far >= so_far[-1] - _NEAR * abs(so_far[-1])))

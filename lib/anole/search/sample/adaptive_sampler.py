@@ -86,11 +86,7 @@ class AdaptiveSampler(Stateless):
     ) -> Vectors:
         """Returns the config that represents a cluster, shape (1, n_knobs).
 
-        Args:
-            space: the space of the configs.
-            centroid: the cluster's centroid, normalized, shape (n_knobs,).
-            members: the cluster's candidates, the most promising first, shape (n_members, n_knobs).
-            nearest: all candidates, those nearest to the centroid first, shape (n, n_knobs).
+        Its own candidates are given the most promising first, and all candidates those nearest to the centroid first.
         """
         if self.representative == "best":
             return members[:1]
@@ -124,13 +120,9 @@ class Clusters:
 def find_knee(points: NDArray[np.float32], ks: Iterable[int], threshold: float, rng: np.random.Generator) -> Clusters:
     """Returns the clusters at the knee of the loss: Chameleon's threshold-based swift meta-search.
 
-    As in Algorithm 1, the returned clusters are those of the last step, which no longer paid off.
-
-    Args:
-        points: shape (n, n_knobs).
-        ks: the numbers of clusters to try, ascending, at most n; at least one.
-        threshold: the search ends when a step divides the loss by no more than this.
-        rng: draws k-means' initial centroids.
+    The search ends when a step divides the loss by no more than the threshold. As in Algorithm 1, the returned clusters
+    are those of the last step, which no longer paid off. The numbers of clusters to try ascend, and are at most that of
+    the points, shape (n, n_knobs).
     """
     previous_loss = math.inf
     for k in ks:

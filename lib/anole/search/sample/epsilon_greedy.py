@@ -52,13 +52,8 @@ class EpsilonGreedy(Stateless):
 def pick_diverse(vectors: Vectors, scores: NDArray[np.float64], n: int, weight: float) -> NDArray[np.int64]:
     """Returns at most n rows that score high and together cover many knob values, in the order of choice.
 
-    Greedy maximisation of the sum of scores + weight * number of distinct (knob, value) pairs.
-
-    Args:
-        vectors: index vectors, shape (m, n_knobs).
-        scores: shape (m,).
-        n: number of rows to pick.
-        weight: value of one more distinct knob value.
+    Greedy maximisation of the sum of scores + weight * number of distinct (knob, value) pairs. Index vectors have shape
+    (m, n_knobs), and scores shape (m,).
     """
     widths = vectors.max(axis=0, initial=0) + 1
     values = vectors + np.cumsum(widths) - widths

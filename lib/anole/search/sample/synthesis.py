@@ -23,12 +23,7 @@ def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
     The first one is Chameleon's ``mode`` (Ahn et al., ICLR 2020, section 3.3): every knob has its most frequent
     value. That is only one config, which is soon visited; the next ones replace it.
 
-    Args:
-        vectors: index vectors whose values are counted, shape (n, n_knobs), n at least 1.
-        space: the space of the configs, which decides their validity.
-
-    Yields:
-        Distinct index vectors, shape (n_knobs,), the most probable first.
+    Index vectors have shape (n_knobs,) each; those whose values are counted are at least one.
     """
     considered = islice(_most_probable(vectors), _N_CONSIDERED)
     while batch := list(islice(considered, _N_AT_ONCE)):
@@ -37,13 +32,7 @@ def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
 
 
 def fresh(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -> Iterator[NDArray[np.int64]]:
-    """Yields the index vectors, shape (n_knobs,), that are not taken, and marks each yielded one as taken.
-
-    Args:
-        vectors: index vectors in order of preference.
-        taken: indices of taken configs; modified.
-        space: the space of the configs.
-    """
+    """Yields the index vectors, shape (n_knobs,), that are not taken, and marks each yielded one as taken."""
     for vector in vectors:
         index = int(space.indices(vector))
         if index not in taken:

@@ -123,19 +123,14 @@ class BoostedTreesSurrogate(GuardedSurrogate):
 
 
 def average_recall(predicted: NDArray[Any], scores: NDArray[Any], n_top: int) -> float:
-    """Returns the mean over n = 1..n_top of a prediction's recall at n.
+    """Returns the mean over n = 1..n_top, or up to all m if these are fewer, of a prediction's recall at n.
 
-    Recall at n is the share of the n best that are among the n predicted best. AutoTVM's ``a-recall``.
-
-    Args:
-        predicted: shape (m,), higher is better.
-        scores: the true scores, shape (m,).
-        n_top: largest n; limited to m.
+    Recall at n is the share of the n best that are among the n predicted best. AutoTVM's ``a-recall``. Predictions and
+    true scores have shape (m,); higher is better.
     """
     n_top = min(n_top, len(scores))
-    rank = np.empty(len(scores), dtype=np.int64)
+    rank, predicted_rank = np.empty((2, len(scores)), dtype=np.int64)
     rank[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
-    predicted_rank = np.empty(len(scores), dtype=np.int64)
     predicted_rank[np.argsort(-predicted, kind="stable")] = np.arange(len(scores))
     # A config counts as found at every n that exceeds both of its ranks.
     found = np.bincount(np.maximum(rank, predicted_rank), minlength=n_top)[:n_top].cumsum()

@@ -105,16 +105,11 @@ class _ForestSurrogate(GuardedSurrogate):
 
 
 def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], best: float) -> NDArray[np.float64]:
-    r"""Returns the expected improvement of predictions over the best, shape (n,).
+    r"""Returns the expected improvement of n predictions, with their deviations, over the best known value.
 
     $$ EI = (\mu - f^*) \Phi(Z) + \sigma \phi(Z), \quad Z = (\mu - f^*) / \sigma $$
 
     and $\max(0, \mu - f^*)$ where $\sigma = 0$: AdaTune's equations 1 and 2.
-
-    Args:
-        mean: the mean of the prediction, shape (n,).
-        std: its standard deviation, shape (n,).
-        best: the best known value.
     """
     from scipy.special import ndtr
 
@@ -138,9 +133,7 @@ class Jackknife:
 
     where v is the mean variance of a count over the trees. The second term is what few trees add by chance. V is a
     quadratic form of the deviations, whose matrix depends on the counts alone; below 0, as chance may have it, it is 0.
-
-    Args:
-        counts: how often each tree drew each example, shape (n_trees, n_examples).
+    The counts N have shape (n_trees, n_examples).
     """
 
     def __init__(self, counts: NDArray[np.int64]) -> None:

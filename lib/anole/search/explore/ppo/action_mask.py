@@ -19,10 +19,6 @@ class ActionMask:
     If the space can be enumerated, a step is allowed if the later knobs have steps that complete it to a valid config.
     Otherwise it is allowed if the config is valid while the later knobs stay, so that a move goes from one valid config
     to the next. In both cases at least one step always is allowed: a valid config may stay what it is.
-
-    Args:
-        space: the space that is walked.
-        n_enumerable: the largest number of combinations of values that is enumerated.
     """
 
     def __init__(self, space: Space, n_enumerable: int = 1 << 20) -> None:
@@ -34,10 +30,7 @@ class ActionMask:
     def allowed(self, vectors: Vectors, knob: int) -> NDArray[np.bool_]:
         """Returns which steps one knob may take, shape (3, n).
 
-        Args:
-            vectors: index vectors in which earlier knobs have taken their steps and later ones have not, shape
-                (n, n_knobs).
-            knob: the knob's position.
+        Earlier knobs have taken their steps in the index vectors, shape (n, n_knobs), and later ones have not.
         """
         bounded = within(vectors[:, knob], self.space.cardinalities[knob])
         if not self.space.constraints:
@@ -78,14 +71,9 @@ def _completable(space: Space, n_enumerable: int) -> list[NDArray[np.bool_]] | N
     valid = [space.valid(np.stack(np.unravel_index(part, shape), axis=1).astype(np.int64)) for part in parts]
     found = [np.concatenate(valid).reshape(shape)]
     for knob in reversed(range(1, len(shape))):
-        found.append(_or_a_step_away(found[-1], knob))
+        here = np.moveaxis(found[-1], knob, 0)
+        near = here.copy()  # a step away along the knob's axis, or here
+        near[1:] |= here[:-1]
+        near[:-1] |= here[1:]
+        found.append(np.moveaxis(near, 0, knob))
     return [each.ravel() for each in reversed(found)]
-
-
-def _or_a_step_away(holds: NDArray[np.bool_], axis: int) -> NDArray[np.bool_]:
-    """Returns where a condition holds at a place or at one of its two neighbours along an axis."""
-    moved = np.moveaxis(holds, axis, 0)
-    near = moved.copy()
-    near[1:] |= moved[:-1]
-    near[:-1] |= moved[1:]
-    return np.moveaxis(near, 0, axis)

@@ -30,9 +30,7 @@ class Networks(Protocol):
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
         """Returns the values, shape (n, n_critics), of states that are left by some moves.
 
-        Args:
-            states: shape (n, n_knobs).
-            moves: the step of each knob, -1, 0 or 1, shape (n, n_knobs); a critic may ignore it.
+        A move is the step of each knob, -1, 0 or 1; both have shape (n, n_knobs). A critic may ignore the moves.
         """
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -44,12 +42,6 @@ class ActorCritic(nn.Module):
 
     Chameleon, section 3.2: "the first layer of these networks that takes the current configuration as input is
     shared to foster information sharing". Depth and tanh are those of the public code.
-
-    Args:
-        n_knobs: the number of the space's knobs.
-        n_hidden: units of every hidden layer.
-        shared_layer: whether the first layer is shared; each network has its own otherwise.
-        generator: draws the initial weights.
     """
 
     def __init__(self, n_knobs: int, n_hidden: int, shared_layer: bool, generator: torch.Generator) -> None:
@@ -83,13 +75,6 @@ class AgentsAndCritic(nn.Module):
     A critic of actions judges a state once for each agent, by the moves of the knobs before the agent's first one.
     Knobs draw their moves in this order, so that none of these depends on what the agent does, and a baseline that
     sees them does not bias its policy's gradient. The agent's number tells the critic whom it judges for.
-
-    Args:
-        agents: the positions of each agent's knobs.
-        n_hidden: units of every hidden layer.
-        sees_all: whether a policy sees all knobs, or only its own.
-        sees_actions: whether the critic is one of actions; otherwise it judges states, for all agents alike.
-        generator: draws the initial weights.
     """
 
     def __init__(
@@ -154,12 +139,7 @@ def _by_action(logits: Tensor) -> Tensor:
 
 
 def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:
-    """Returns the log-probabilities of actions; those of actions that are not allowed are very low.
-
-    Args:
-        logits: shape (n_actions, ...).
-        allowed: booleans of the same shape; at least one action is allowed everywhere.
-    """
+    """Returns the log-probabilities of actions, shape (n_actions, ...); where one is not allowed, it is very low."""
     # Not -inf: its product with a probability of zero is NaN.
     return torch.log_softmax(logits.masked_fill(~allowed, -1e9), dim=0)
 
@@ -168,10 +148,8 @@ class Scale:
     """MAPPO's value normalisation: a critic predicts returns with mean 0 and deviation 1.
 
     Yu et al., "The Surprising Effectiveness of PPO in Cooperative, Multi-Agent Games" (2022), section 5.1. All updates
-    so far weigh the same, as in the authors' ``ValueNorm``, whose running means forget by 1e-5 an update.
-
-    Args:
-        fixed: whether returns keep their own units, as in the critic of PPO.
+    so far weigh the same, as in the authors' ``ValueNorm``, whose running means forget by 1e-5 an update. Where it is
+    fixed, as in PPO, returns keep their own units.
     """
 
     def __init__(self, *, fixed: bool) -> None:

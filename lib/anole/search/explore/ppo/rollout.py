@@ -94,14 +94,8 @@ def move(
 ) -> tuple[Vectors, NDArray[np.bool_]]:
     """Draws a joint move for each episode: the knobs' steps one after the other, each between those that are allowed.
 
-    Args:
-        mask: the steps that the space allows.
-        vectors: current configs of the episodes, shape (n_episodes, n_knobs).
-        logits: the logits of the three actions of every knob, shape (3, n_episodes, n_knobs).
-        rng: draws the steps.
-
-    Returns:
-        The index vectors after the move, and the steps between which each knob's was drawn, shaped as the logits.
+    Returns the index vectors after the move, shape (n_episodes, n_knobs), and the steps between which each knob's was
+    drawn, shape (3, n_episodes, n_knobs) as the logits.
     """
     moved = vectors.copy()
     allowed = np.empty(logits.shape, dtype=bool)
@@ -113,13 +107,7 @@ def move(
 
 
 def _drawn(allowed: NDArray[np.bool_], logits: NDArray[np.float32], shares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Returns steps of -1, 0 or 1, which uniform shares of the total weight select.
-
-    Args:
-        allowed: which steps may be drawn, shape (3, ...).
-        logits: their logits, of the same shape.
-        shares: from 0 to 1, shape (...).
-    """
+    """Returns steps of -1, 0 or 1, which shares of the total weight, from 0 to 1, select among the allowed ones."""
     masked = np.where(allowed, logits, -np.inf)
     down, stay, up = np.exp(masked - masked.max(axis=0))
     thresholds = shares * (down + stay + up)

@@ -54,11 +54,6 @@ class Learner:
     """The networks of the agents and their training.
 
     Schulman et al., "Proximal Policy Optimization Algorithms" (2017), algorithm 1.
-
-    Args:
-        settings: the settings of PPO.
-        space: the space that the agents walk.
-        rng: draws the seed of the initial weights and of the minibatches.
     """
 
     def __init__(self, settings: Episodes, space: Space, rng: np.random.Generator) -> None:
@@ -81,12 +76,7 @@ class Learner:
 
     @torch.no_grad()
     def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Minibatch:
-        """Returns the steps of a rollout as a training batch.
-
-        Args:
-            rollout: n_steps steps of n_episodes episodes.
-            rewards: the rewards of the configs that were reached, shape (n_steps, n_episodes).
-        """
+        """Returns the steps of a rollout, with the rewards of what they reached, shape (n_steps, n_episodes)."""
         settings, live = self.settings, rollout.live
         states = self.space.normalized(rollout.vectors)
         values = self._values(states, self._moves(rollout))
@@ -166,13 +156,8 @@ def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tenso
     """Returns the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
 
     Every agent's ratio is clipped separately, as in MAPPO, and weighs the advantage by its own critic, or by the one
-    that all share; with one agent this is PPO. Agents share no weights, so that
-    the sum of their objectives trains each of them as the optimizer of its own would, whatever their number.
-
-    Args:
-        networks: the networks to train.
-        batch: a minibatch, shape (n, ...).
-        clip: the paper's epsilon: probability ratios are clipped to [1 - clip, 1 + clip].
+    that all share; with one agent this is PPO. Agents share no weights, so that the sum of their objectives trains each
+    of them as the optimizer of its own would, whatever their number. `clip` is the paper's epsilon.
     """
     log_probs, entropies = judge(networks, batch)
     log_ratio = log_probs - batch.log_probs
@@ -202,22 +187,13 @@ def explained_variance(values: Tensor, returns: Tensor) -> float:
 class Adam:
     """Kingma and Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), algorithm 1.
 
-    Args:
-        parameters: the parameters to train.
-        learning_rate: the paper's alpha.
-        beta1, beta2: decay rates of the gradient's moments.
-        epsilon: keeps a step finite; the value of the public PPO codes.
+    The learning rate is the paper's alpha; epsilon is that of the public PPO codes.
     """
 
-    def __init__(
-        self,
-        parameters: Iterable[nn.Parameter],
-        learning_rate: float,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-5,
-    ) -> None:
-        self.learning_rate, self.beta1, self.beta2, self.epsilon = learning_rate, beta1, beta2, epsilon
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-5
+
+    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
+        self.learning_rate = learning_rate
         self._n_steps = 0
         self._moments = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
 

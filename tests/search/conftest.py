@@ -1,0 +1,62 @@
+"""What tests of searches share: small spaces, histories, and parts that choose and propose with fixed seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.record import Measurement, Status
+from anole.search.roles import Candidates, Explorer, History, Sampler, Surrogate
+from anole.search.settings import Part
+from anole.space import Constraint, Space, option_knob
+from anole.space.space import Vectors
+from anole.testing import formulas
+from anole.testing.formulas import Formula
+from tests.kit.oracle import Knowing, Oracle
+
+
+def space_of(cardinalities: Sequence[int], constraints: Sequence[Constraint] = ()) -> Space:
+    """Returns a space of the knobs ``k0``, ``k1`` and so on, whose values are their indices."""
+    return Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)], constraints)
+
+
+def measured(space: Space, vectors: Any = (), latencies_s: float | Sequence[float | None] = 1.0) -> History:
+    """Returns a history of configs with these latencies, or all with one; None is a failure."""
+    rows = np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
+    each = [latencies_s] * len(rows) if isinstance(latencies_s, float) else latencies_s
+    history = History(space, 1)
+    history.add(rows, [Measurement(Status.OK if s else Status.RUN_ERROR, latency_s=s) for s in each])
+    return history
+
+
+def choose(sampler: Part[Sampler], candidates: Candidates, history: History, n: int = 64, seed: int = 0) -> Vectors:
+    return sampler.start(history.space).choose(candidates, history, n, np.random.default_rng(seed))
+
+
+def propose(explorer: Part[Explorer], surrogate: Surrogate, history: History, seed: int = 0) -> Candidates:
+    return explorer.start(history.space).propose(surrogate, history, np.random.default_rng(seed))
+
+
+def fitted(settings: Part[Surrogate], history: History) -> Surrogate:
+    surrogate = settings.start(history.space)
+    surrogate.fit(history)
+    return surrogate
+
+
+def ranks(values: Any) -> Any:
+    return np.argsort(np.argsort(values))
+
+
+@pytest.fixture(scope="session")
+def bowl() -> Formula:
+    """The formula of that name, one for all tests, since its space is enumerated only once."""
+    return formulas.bowl()
+
+
+@pytest.fixture
+def oracle(bowl: Formula) -> Knowing:
+    """A surrogate that knows the bowl."""
+    return Oracle(bowl, bowl.optimum_s).start(bowl.space)
