@@ -12,7 +12,7 @@ from anole.errors import SpecError, shown, suggestion
 
 @dataclass(frozen=True)
 class Node:
-    """A value, its path such as ``builds[1].preset`` and its file; each method checks the type and returns the value."""
+    """A value, its path such as ``builds[1].preset``, and its file; each method checks the type and returns it."""
 
     value: Any
     path: str

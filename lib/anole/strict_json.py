@@ -29,9 +29,6 @@ def parse_record(text: bytes) -> Any:
     """Returns the value of a JSON text as `parse_json` does, only faster: ranges of numbers are not checked.
 
     The fields of a record are checked afterwards, see `from_plain`.
-
-    Raises:
-        ValueError: as for `parse_json`.
     """
     return _parsed(text, _QUICK)
 

@@ -157,11 +157,7 @@ class OnnxNames:
 
 
 def names_of(path: Path) -> OnnxNames | None:
-    """Returns the names in a file; None if it cannot be read or is damaged, which is told when it is imported.
-
-    Raises:
-        OnnxFileError: the file holds too many fields.
-    """
+    """Returns the names in a file; None if it cannot be read or is damaged, which is told when it is imported."""
     with suppress(OSError, DamageError):
         found = path.stat()
         return _names(path.resolve(), found.st_mtime_ns, found.st_size)
@@ -198,7 +194,10 @@ def _texts(wire: Wire, start: int, end: int, number: int) -> Iterator[str]:
 
 def _symbols(wire: Wire, start: int, end: int) -> Iterator[str]:
     """Yields the name of each dynamic dimension of an input."""
-    for place in wire.messages(start, end, *_DIMS):
+    places = [(start, end)]
+    for number in _DIMS:
+        places = [inner for place in places for inner in wire.messages(*place, number)]
+    for place in places:
         found = {number: (kind, first, after) for number, kind, first, after in wire.fields(*place)}
         kind, size, _ = found.get(_DIM_VALUE, (None, 0, 0))
         # Exporters also write -1, which is a large number on the wire.

@@ -72,11 +72,11 @@ class Wire:
             place += size
             yield (key >> 3, wire, first, place) if wire == BYTES else (key >> 3, wire, value, place)
 
-    def messages(self, start: int, end: int, number: int, *inner: int) -> Iterator[tuple[int, int]]:
-        """Yields where each message that is a field of a certain number, or lies further within, begins and ends."""
+    def messages(self, start: int, end: int, number: int) -> Iterator[tuple[int, int]]:
+        """Yields where each message that is a field of a certain number begins and ends."""
         for found, wire, first, after in self.fields(start, end):
             if found == number and wire == BYTES:
-                yield from self.messages(first, after, *inner) if inner else [(first, after)]
+                yield first, after
 
     def _varint(self, place: int, end: int) -> tuple[int, int]:
         """Returns a whole number of variable length and the place after it."""

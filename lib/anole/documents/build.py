@@ -202,12 +202,9 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def refuse_other_files(folder: Path, build: Build) -> None:
-    """Raises an error if a build's files are not those that its description was written with.
+    """Raises a DocumentError if a build's files are not those that its description was written with.
 
     What is measured or computed with such files would be told of other configs.
-
-    Raises:
-        DocumentError: a file is missing or another one.
     """
     for name, expected in (build.sha256 or {}).items():
         path = folder / name

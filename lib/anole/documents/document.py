@@ -23,20 +23,12 @@ _CHECKSUM = "crc"
 
 
 def read_document(path: Path, cls: type[T], stage: str) -> T:
-    """Reads a document of a dataclass that a stage writes.
-
-    Raises:
-        DocumentError: the file is missing or broken, or a newer version wrote it.
-    """
+    """Reads a document of a dataclass that a stage writes; one that is missing, broken or newer is a DocumentError."""
     return document_of(read_plain(path, stage), cls, path, stage)
 
 
 def read_plain(path: Path, stage: str) -> dict[str, Any]:
-    """Reads a JSON object and compares its checksum, which documents of older versions lack.
-
-    Raises:
-        DocumentError: the file is missing or broken, or a newer version wrote it.
-    """
+    """Reads a JSON object of such a file, and compares its checksum, which documents of older versions lack."""
     try:
         plain = parse_json(read_regular(path))
     except FileNotFoundError as error:

@@ -106,11 +106,7 @@ def read_lockfile(path: Path) -> Lockfile:
 
 
 def write_lockfile(lockfile: Lockfile) -> None:
-    """Writes a lock file, and only if its content differs; one without builds is deleted.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Writes a lock file, and only if its content differs; one without builds is deleted."""
     if lockfile.builds:
         write_atomically(lockfile.path, text_of(lockfile))
     else:

@@ -93,11 +93,7 @@ class Order:
 
 
 def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
-    """Reads a manifest, which must be extracted from some origin, or from anything.
-
-    Raises:
-        DocumentError: the manifest is missing or broken, or was extracted from something else.
-    """
+    """Reads a manifest, which must be extracted from some origin if one is given; a stale one is a DocumentError."""
     manifest = read_document(path, Manifest, "extract")
     changed = [] if origin is None else differing(manifest.origin, origin)
     if changed:
@@ -111,11 +107,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def read_listed_task(manifest_path: Path, key: str) -> Task:
-    """Reads a task that a manifest lists, from the project that the manifest belongs to.
-
-    Raises:
-        DocumentError: the task's file is missing or broken, or holds another task.
-    """
+    """Reads a task that a manifest lists, from the project that the manifest belongs to."""
     return read_task(layout.project_of_manifest(manifest_path) / layout.task_path(key))
 
 

@@ -122,11 +122,7 @@ Receipts = Mapping[str, Receipt]
 
 
 def read_receipts(paths: Iterable[Path]) -> dict[str, Receipt]:
-    """Returns receipts by the task's key; each file holds one, or those of tasks that were tuned or refined together.
-
-    Raises:
-        DocumentError: a file is missing or broken.
-    """
+    """Returns receipts by the task's key; a file holds one, or those of tasks that were tuned or refined together."""
     receipts = [receipt for path in paths for receipt in _read(path)]
     return {receipt.task_key: receipt for receipt in receipts}
 

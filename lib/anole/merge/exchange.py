@@ -75,11 +75,7 @@ def import_records(source: Path, shards_dir: Path) -> Imported:
 
 
 def contents(source: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yields the content of every run of a database or of a folder of shards, and the bytes of a shard that holds it.
-
-    Raises:
-        StoreError: the source is missing or corrupt.
-    """
+    """Yields the content of every run of a database or a folder of shards, and the bytes of a shard that holds it."""
     return filter(None, map(read_stored, shard_paths(source))) if source.is_dir() else read_runs(source)
 
 

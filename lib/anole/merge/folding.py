@@ -65,11 +65,7 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
 
 
 def fold_manifest(db: Database, path: Path) -> None:
-    """Writes a model and its tasks on one target, in place of those of its former manifest.
-
-    Raises:
-        DocumentError: the manifest, or a task that is not in the database yet, cannot be read.
-    """
+    """Writes a model and its tasks on one target, in place of those of its former manifest."""
     manifest = read_manifest(path)
     for task in manifest.tasks:
         if not is_known(db, "task", "key", task.key):
@@ -85,10 +81,6 @@ def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> 
     """Writes a build, in place of what the database held under its name.
 
     When that was compiled later, its evaluation is removed, because it is not one of this build.
-
-    Raises:
-        DocumentError: the build's description cannot be read.
-        StoreError: its model, one of its tasks or one of its runs is not in the database.
     """
     build = read_build(folder)
     if not is_known(db, "model", "name", build.model):
@@ -107,12 +99,7 @@ def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> 
 
 
 def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) -> None:
-    """Writes an evaluation, in place of what the database held of the same build.
-
-    Raises:
-        DocumentError: the evaluation cannot be read.
-        StoreError: its build is not in the database.
-    """
+    """Writes an evaluation, in place of what the database held of the same build."""
     evaluation = read_evaluation(path)
     if not is_known(db, "build", "name", evaluation.build):
         raise StoreError(f"{path}: there is no build {evaluation.build}; compile it again or delete this file")

@@ -40,11 +40,7 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
 
 
 def read_models(path: Path) -> list[tuple[str, str, str]]:
-    """Returns each model, target and task's key of a database that says which models contain which tasks.
-
-    Raises:
-        StoreError: the file is missing, damaged or not a database of trials.
-    """
+    """Returns each model, target and task's key of a database that says which models contain which tasks."""
     with opened(path) as database:
         if "model_task" not in database.kinds:
             return []
@@ -60,11 +56,7 @@ class Runs:
         self._tasks = dict(database.entities(*_OF_TASKS))
 
     def read(self, key: object, rows: Entity) -> tuple[ShardContent, bytes]:
-        """Returns the content of a run, and the bytes of a shard that holds it.
-
-        Raises:
-            StoreError: a row holds what no run has, or the row of its task is missing.
-        """
+        """Returns a run's content and the bytes of a shard that holds it; raises StoreError if no run has such rows."""
         if not isinstance(key, str):
             raise UnreadableError(f"{self._place}: table run: key is {shown(key)}, not text")
         place, chain = f"{self._place}: run {shown(key)}", Chain.of(key)

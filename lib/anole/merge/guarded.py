@@ -128,11 +128,7 @@ class Guarded:
         return [table for table in needed if table not in self.kinds]
 
     def refuse_newer(self, cure: str) -> None:
-        """Refuses a database that a newer Anole wrote.
-
-        Raises:
-            StoreError: the message says which versions are known, and ends with the cure.
-        """
+        """Refuses a database that a newer Anole wrote; the StoreError says which versions are known, and the cure."""
         if self.version > schema.version() and "run" in self.kinds:
             raise StoreError(
                 f"{self.path}: was written by a newer Anole (its tables have version {self.version}, and versions up "

@@ -42,12 +42,7 @@ Usage = tuple[str, str, str]
 
 
 def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
-    """Returns what is known of models: by a database itself, and of a folder of shards by the project's manifests.
-
-    Raises:
-        StoreError: the database cannot be read.
-        DocumentError: a manifest cannot be read.
-    """
+    """Returns what is known of models: by a database itself, and of a folder of shards by the project's manifests."""
     if source.is_file():
         return read_models(source)
     read = (read_manifest(path) for path in manifests)
@@ -93,11 +88,7 @@ class Chooser:
         return since is None or any(each.created_at[: len(since)] >= since for each in measured)
 
     def refuse_unknown(self, source: Path) -> None:
-        """Refuses names that no run of the source has.
-
-        Raises:
-            StoreError: the message names one, and what is there.
-        """
+        """Refuses names that no run of the source has; the StoreError names one, and what is there."""
         for name, wanted in self._wanted.items():
             for value in wanted:
                 if not _fits((value,), self._seen[name]):

@@ -60,9 +60,6 @@ def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes
     The database then holds the state of the local shard, also if it is shorter or older than what it held. Without one,
     of the copies and of the database the greatest `Recording` wins. If the database can be trusted to hold what the
     last merge wrote, a shard with the hash that was recorded then is not read again.
-
-    Raises:
-        StoreError: a shard cannot be read, is corrupt, or is not of the run in its name.
     """
     known = {state.shard_sha256: (key, state) for key, state in before.recordings.items()} if trusted else {}
 

@@ -69,11 +69,7 @@ def merge_builds(
 
 
 def seal_shards(directory: Path) -> int:
-    """Gives checksums to the shards of a folder that lack them, and returns the number of such shards.
-
-    Raises:
-        StoreError: a shard is corrupt, is in use or cannot be written; the shards before it are rewritten.
-    """
+    """Gives checksums to the shards of a folder that lack them, and returns the number of such shards."""
     return sum(_seal(directory, path) for path in shard_paths(directory))
 
 

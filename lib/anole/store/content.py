@@ -178,22 +178,14 @@ class Recorded:
 
 
 def read_stored(path: Path) -> tuple[ShardContent, bytes] | None:
-    """Reads one shard: its content and its whole lines, or None if a crash left it without any.
-
-    Raises:
-        StoreError: the file cannot be read, or a line is corrupt.
-    """
+    """Returns a shard's content and its whole lines, or None if a crash left it without any."""
     data = whole_lines(read_bytes(path))
     content = parse_shard(path, data)
     return None if content is None else (content, data)
 
 
 def read_shard(path: Path) -> ShardContent:
-    """Reads one shard; a last line that a crash truncated is ignored.
-
-    Raises:
-        StoreError: the file cannot be read, a line is corrupt, or it holds no run yet.
-    """
+    """Reads one shard, which must hold a run; a last line that a crash truncated is ignored."""
     stored = read_stored(path)
     if stored is None:
         raise StoreError(f"{path}: holds no run: the tuner was stopped before it wrote the first line")
@@ -201,11 +193,7 @@ def read_shard(path: Path) -> ShardContent:
 
 
 def read_head(path: Path) -> tuple[Run, Task] | None:
-    """Returns only the run and the task of a shard; None if its first line is not written yet.
-
-    Raises:
-        StoreError: the file cannot be read, or its first line is corrupt.
-    """
+    """Returns only the run and the task of a shard; None if its first line is not written yet."""
     try:
         with path.open("rb") as file:
             first = file.readline(_LONGEST_LINE)
@@ -257,8 +245,7 @@ def parse_recorded(path: Path, data: bytes) -> Recorded | None:
 def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
     """Returns the line of a record, with its checksum and its newline; the chain then includes this line.
 
-    Raises:
-        StoreError: the record holds a value that could not be read back; the chain is unchanged.
+    A record with a value that could not be read back raises a StoreError, and leaves the chain as it is.
     """
     try:
         plain = {"kind": _KINDS[type(record)], **to_plain(record)}
@@ -270,11 +257,7 @@ def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
 
 
 def encode_shard(content: ShardContent, path: Path) -> bytes:
-    """Returns the bytes of a shard with this content.
-
-    Raises:
-        StoreError: a record holds a value that JSON cannot represent.
-    """
+    """Returns the bytes of a shard with this content."""
     chain = Chain.of(content.run.key)
     return b"".join(encode_line(record, chain, path) for record in content.records())
 

@@ -84,11 +84,7 @@ def shard_paths(directory: Path) -> Iterator[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Returns the names in a folder, in order; none of what is no folder or must not be read.
-
-    Raises:
-        StoreError: the folder cannot be read.
-    """
+    """Returns the names in a folder, in order; none of what is no folder or must not be read."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -260,11 +256,7 @@ class Shard:
 
 
 def _locked(path: Path, wait: bool) -> int:
-    """Opens a shard, or creates it, and locks it.
-
-    Raises:
-        StoreError: it cannot be opened for writing, or is in use.
-    """
+    """Opens a shard for writing, or creates it, and locks it."""
     while True:
         try:
             make_folder(path.parent)
