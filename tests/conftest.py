@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -21,6 +21,9 @@ from tests.kit.emulated_gpu.machine import absence
 from tests.kit.emulated_gpu.worker import EmulatedGpu
 
 from .tiny_builds import build_tiny
+
+if TYPE_CHECKING:
+    from .record_project import Project
 
 # Before the contract suites are imported, so that their assertions say what was compared.
 pytest.register_assert_rewrite(
@@ -164,6 +167,20 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 def tiny_project(once: Callable[..., Path]) -> Path:
     """A project in whose folder ``net`` a residual network is built for the processor, untuned, at batch 2."""
     return once("tiny", lambda folder: build_tiny(folder, 2, 3, 32, 32))
+
+
+@pytest.fixture(scope="session")
+def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Project]:
+    """Makes projects without records."""
+    from .record_project import Project
+
+    return lambda: Project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def project(new_project: Callable[[], Project]) -> Project:
+    """A project without records."""
+    return new_project()
 
 
 @pytest.fixture

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anole.documents.build import FILE, Build, BuiltTask, Coverage, TensorInfo, write_build
+from anole.documents.build import FILE, Build, BuiltTask, Coverage, TensorInfo, read_build, write_build
 from anole.documents.evaluation import (
     Evaluation,
     KernelLatency,
     KernelProfile,
     Latency,
     LoadLatency,
+    read_evaluation,
     write_evaluation,
 )
-from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest
-from anole.documents.receipt import TriedConfig
+from anole.documents.manifest import (
+    ListedTask,
+    Manifest,
+    Origin,
+    read_manifest,
+    read_task,
+    write_manifest,
+    write_task,
+)
+from anole.documents.receipt import (
+    MeasuredConfig,
+    Receipt,
+    Refined,
+    SharedReceipts,
+    TriedConfig,
+    TuningReceipt,
+    read_receipts,
+    read_refined,
+)
 from anole.merge.database import Merged, merge_files
 from anole.record import Confirmation, Measurement, Run, SpaceFacts, Status, Trial
+from anole.store.lines import without_checksum
 from anole.store.shard import Shard, shard_path
 from anole.task import Conv2d, Dense, Task
 
@@ -30,6 +49,21 @@ CONV = Task(Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1)), CPU, 1)
 WIDE = Task(Conv2d(1, 28, 28, 128, 128, (3, 3), padding=(1, 1, 1, 1)), CPU, 1)
 DENSE = Task(Dense(1, 512, 1000), CPU, 1)
 OTHER = Task(Dense(1, 256, 10), CPU, 1)
+SPEC = """\
+models:
+  net: {source: "torch:tiny:residual", inputs: {x: [1, 3, 16, 16]}}
+  words: {source: "onnx:words.onnx"}
+targets:
+  here: &target {kind: cpu, threads: 2}
+  board: {<<: *target, mcpu: znver4, measure: {rpc: "10.0.0.2:9190", key: pi}, required: false}
+  npu: {kind: vta, geometry: search}
+tuning: {preset: autotvm, trials: 64, seed: 0}
+builds:
+- {model: net, target: here, refine: 2}
+- {model: words, target: board, name: other, total_trials: 1000}
+"""
+"""A models.yaml; its project has the files tiny.py and words.onnx."""
+
 LOADS = tuple(
     LoadLatency(engine, neighbours, p50_s, p95_s, p99_s, runs, rounds=6, start_s=1.5)
     for engine, neighbours, p50_s, p95_s, p99_s, runs in (
@@ -98,6 +132,10 @@ class Project:
         self.shards = folder / "work" / "shards"
         self.database = folder / "db" / "tuning.sqlite"
 
+    def open(self, run: Run | None = None, task: Task = CONV, *, wait: bool = False) -> Shard:
+        """Opens the shard of a run, or of the usual run of a task."""
+        return Shard.open(self.shards, run or run_of(task), task, wait=wait)
+
     def tune(
         self,
         run: Run,
@@ -120,7 +158,7 @@ class Project:
 
     def extract(self, model: str, tasks: Sequence[tuple[Task, int]], target: str = "cpu") -> Path:
         for task, _ in tasks:
-            self._write(f"work/tasks/{task.key}.json", task.to_json())
+            write_task(self.folder / f"work/tasks/{task.key}.json", task)
         source, inputs = f"torchvision:{model}", {"x": [1, 3, 224, 224]}
         listed = (
             ListedTask(task.key, task.label, task.workload.flop, weight, (f"conv{number}",))
@@ -245,11 +283,43 @@ class Project:
         connection.close()
         return rows
 
-    def _write(self, place: str, plain: dict[str, Any]) -> Path:
-        path = self.folder / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(plain))
-        return path
+
+RECEIPT = TuningReceipt(
+    CONV.key, run_of(CONV).key, 8, {"tile_f": [1, 1, 1, 16], "unroll_explicit": 0}, 2e-3, (),
+    (MeasuredConfig({"tile_f": [1, 1, 1, 16], "unroll_explicit": 0}, 2e-3),),
+    label=CONV.label, preset="autotvm", seed=0, measured=8, status="tuned", confirmed=True, gflops=115.6,
+    statuses={"ok": 7, "run_error": 1}, elapsed_s=12.5,
+)  # fmt: skip
+_TRIED = Receipt(CONV.key, run_of(CONV).key, 8, RECEIPT.config, 2e-3, refined=(tried_of(2e-3, 2.1e-3, chosen=True),))
+RECEIPTS: Mapping[str, TuningReceipt | SharedReceipts | Refined] = {
+    "receipt": RECEIPT,
+    "shared receipts": SharedReceipts(8, (RECEIPT,)),
+    "refined": Refined("net-cpu", "2026-11-21T11:00:00.000Z", 0.017, 0.018, 0.95, True, (_TRIED,)),
+}
+READERS: Mapping[str, Callable[[Path], Any]] = {
+    "task": read_task,
+    "manifest": read_manifest,
+    "build": lambda path: read_build(path.parent),
+    "evaluation": read_evaluation,
+    "receipt": lambda path: read_receipts([path]),
+    "shared receipts": lambda path: read_receipts([path]),
+    "refined": read_refined,
+}
+"""What reads the file of each kind of document."""
+
+
+def execute(database: Path, script: str) -> None:
+    """Changes a database as its author may, whatever its tables allow."""
+    with closing(sqlite3.connect(database)) as connection:
+        for pragma in ("ignore_check_constraints = on", "foreign_keys = off"):
+            connection.execute(f"pragma {pragma}")
+        connection.executescript(script)
+
+
+def as_first_schema(data: bytes) -> bytes:
+    """Returns the bytes of a shard as the first schema had them: without checksums."""
+    lines = b"".join(without_checksum(line) + b"\n" for line in data.splitlines())
+    return lines.replace(b'"schema":2', b'"schema":1')
 
 
 def dump_of(database: Path) -> dict[str, list[tuple[Any, ...]]]:

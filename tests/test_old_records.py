@@ -1,7 +1,7 @@
 """Records of version 0.1.0 are read as they are, and nothing that they hold is tuned again.
 
-`old_records` is a whole project as the last commit of 0.1.0 left it, without compiled libraries: an accelerator that is
-searched, a processor behind an RPC server, tasks that share a budget, and a refined build.
+`old_records` is a project as the last commit of 0.1.0 left it, without its networks and compiled libraries: an
+accelerator that is searched, a processor behind an RPC server, tasks that share a budget, and a refined build.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ MEASURED_ELSEWHERE = ("residual-accelerator-dcoc", "residual-board-anole", "enco
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the project, older than nothing in it, without what only the machine of its making describes."""
     shutil.copytree(OLD, tmp_path / "old")
+    shutil.copy(OLD.parent / "tiny_networks.py", tmp_path / "old/tiny.py")
     os.utime(tmp_path / "old/tiny.py", ns=(0, 0))
     spec = tmp_path / "old/models.yaml"
     spec.write_text("".join(line for line in spec.read_text().splitlines(keepends=True) if "here" not in line))

@@ -1,11 +1,10 @@
-"""The files of an ONNX file's weights are found wherever a tensor may stand, and only within its folder."""
+"""The files of an ONNX file's weights are found wherever a tensor may stand, and only in its folder; and its names."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from anole.declared.onnx_files import external_files
+from anole.declared.onnx_files import OnnxNames, external_files, names_of
 from anole.declared.protobuf import OnnxFileError
 from anole.declared.source import check_source, model_files
 from anole.errors import SpecError
+from anole.extract.onnx.dimensions import _dims
 from anole.node import Node
 
 
@@ -71,6 +71,14 @@ def saved(folder: Path, model: ModelProto, *data: str) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(bytes(16))
     return path
+
+
+def damaged(data: st.DataObject, model: ModelProto) -> bytes:
+    """Returns a model's bytes with some changed."""
+    content = bytearray(model.SerializeToString())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    return bytes(content)
 
 
 def test_a_tensor_is_found_wherever_the_format_allows_one(tmp_path: Path) -> None:
@@ -142,10 +150,7 @@ def test_links_within_the_folder_are_followed(tmp_path: Path) -> None:
 
 @given(st.data())
 def test_a_damaged_file_tells_of_no_other_file(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    content = bytearray(everywhere().SerializeToString())
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    folder, content = tmp_path_factory.getbasetemp(), damaged(data, everywhere())
     path = saved(folder, ModelProto(), *EVERYWHERE)
     path.write_bytes(content[: data.draw(st.sampled_from([len(content), 100]))])
     try:
@@ -164,14 +169,63 @@ def test_a_damaged_file_tells_of_no_other_file(tmp_path_factory: pytest.TempPath
     } <= found
 
 
-def test_finding_files_imports_neither_onnx_nor_numpy(tmp_path: Path) -> None:
-    weights = numpy_helper.from_array(np.zeros(2**22, np.float32), "w")
-    saved(tmp_path, ModelProto(graph=graph_of(weights, outside("data"))), "data")
-    code = """
-import sys
-from pathlib import Path
-from anole.declared.onnx_files import external_files
-assert external_files(Path("net.onnx"), strict=True) == [Path("data")]
-assert "onnx" not in sys.modules and "numpy" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+def named() -> ModelProto:
+    """Returns a model with names of every kind, also some that no entry may use."""
+    inner = helper.make_graph(
+        [helper.make_node("Neg", ["a"], ["hidden"])], "g", [], [helper.make_tensor_value_info("hidden", 1, None)]
+    )
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "", "b"], axis=1),
+        helper.make_node("If", ["yes"], ["y"], then_branch=inner, else_branch=inner),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, -1]),
+        helper.make_tensor_value_info("yes", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("z", TensorProto.FLOAT, ["batch", "größe", None]),
+        helper.make_tensor_value_info("weight", TensorProto.FLOAT, ["unused"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, [numpy_helper.from_array(np.ones(9), "weight")])
+    return helper.make_model(graph)
+
+
+def test_names_of_every_kind(tmp_path: Path) -> None:
+    onnx.save(named(), tmp_path / "net.onnx")
+    assert names_of(tmp_path / "net.onnx") == OnnxNames(
+        inputs=("x", "yes", "z"), symbols=("batch", "?", "größe"), computed=("a", "b", "y")
+    )
+
+
+def test_a_file_that_cannot_be_read_has_no_names(tmp_path: Path) -> None:
+    assert names_of(tmp_path / "missing.onnx") is None
+    (tmp_path / "empty.onnx").touch()
+    (tmp_path / "half.onnx").write_bytes(named().SerializeToString()[:-7])
+    assert names_of(tmp_path / "empty.onnx") is None and names_of(tmp_path / "half.onnx") is None
+
+
+NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=4, unique=True)
+SHAPES = st.lists(st.sampled_from(["batch", "n", "größe", None, -1, 1, 7, 2**40]), max_size=4)
+
+
+@given(NAMES, st.lists(SHAPES, min_size=4, max_size=4), NAMES)
+def test_names_are_those_that_the_onnx_package_finds(
+    tmp_path_factory: pytest.TempPathFactory, inputs: list[str], shapes: list[list[Any]], outputs: list[str]
+) -> None:
+    values = [helper.make_tensor_value_info(*each) for each in zip(inputs, [1] * 4, shapes, strict=False)]
+    graph = helper.make_graph([helper.make_node("Anything", inputs, outputs)], "net", values, [])
+    path = tmp_path_factory.getbasetemp() / "names.onnx"
+    path.unlink(missing_ok=True)
+    onnx.save(helper.make_model(graph), path)
+    symbols = {size for value in values for size in _dims(value) if isinstance(size, str)}
+    found = names_of(path)
+    assert found is not None and (found.inputs, found.computed) == (tuple(inputs), tuple(outputs))
+    assert set(found.symbols) == symbols
+
+
+@given(st.data())
+def test_a_damaged_file_does_no_harm(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.onnx"
+    path.unlink(missing_ok=True)
+    path.write_bytes(damaged(data, named()))
+    found = names_of(path)
+    assert found is None or all(isinstance(name, str) for name in (*found.inputs, *found.symbols, *found.computed))

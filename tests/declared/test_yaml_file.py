@@ -129,13 +129,6 @@ def test_what_fits_no_file_and_no_number_is_an_error_of_its_entry(
     assert message in str(caught.value)
 
 
-@given(st.integers(0, len(SPEC) - 1), st.integers(0, 7))
-def test_a_flipped_bit_gives_a_spec_or_an_error(tmp_path_factory: pytest.TempPathFactory, place: int, bit: int) -> None:
-    content = bytearray(SPEC)
-    content[place] ^= 1 << bit
-    read_all(written(tmp_path_factory.getbasetemp(), bytes(content)))
-
-
 @given(
     st.lists(
         st.sampled_from(

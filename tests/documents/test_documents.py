@@ -88,35 +88,29 @@ def test_a_build_of_an_older_version_was_not_refined(project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("place", "text", "problem", "rule"),
     [
-        ("[]", r"holds \[\], not an object; `snakemake --forcerun tune` writes it again"),
-        ("{}", "task_key is missing"),
-        ('{"receipts": 3}', "receipts is not a list"),
-        ('{"receipts": [{"task_key": "x"}]}', "task_key is 'x', not of the form"),
+        ("64.json", "[]", "holds [], not an object", "tune"),
+        ("work/tuned/task/run/64.json", "{}", "task_key is missing", "tune"),
+        ("work/tuned_together/net/cpu/key/64.json", '{"receipts": 3}', "receipts is not a list", "tune_together"),
+        (
+            "work/refined/net-cpu.json",
+            '{"receipts": [{"task_key": "x"}]}',
+            "task_key is 'x', not of the form",
+            "refine",
+        ),
     ],
 )
-def test_a_damaged_receipt_is_named(tmp_path: Path, text: str, problem: str) -> None:
-    path = tmp_path / "64.json"
+def test_a_damaged_receipt_is_named_with_the_rule_that_writes_it(
+    tmp_path: Path, place: str, text: str, problem: str, rule: str
+) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    with pytest.raises(DocumentError, match=problem) as caught:
+    with pytest.raises(DocumentError) as caught:
         read_receipts([path])
-    assert str(caught.value).startswith(f"{path}: ")
-
-
-@pytest.mark.parametrize(
-    ("place", "rule"),
-    [
-        ("work/tuned/task/run/64.json", "tune"),
-        ("work/tuned_together/net/cpu/key/64.json", "tune_together"),
-        ("work/refined/net-cpu.json", "refine"),
-    ],
-)
-def test_a_damaged_receipt_names_the_rule_that_writes_it(tmp_path: Path, place: str, rule: str) -> None:
-    (tmp_path / place).parent.mkdir(parents=True)
-    (tmp_path / place).write_text("{")
-    with pytest.raises(DocumentError, match=rf"; `snakemake --forcerun {rule}` writes it again$"):
-        read_receipts([tmp_path / place])
+    assert str(caught.value).startswith(f"{path}: {problem}")
+    assert str(caught.value).endswith(f"; `snakemake --forcerun {rule}` writes it again")
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -124,14 +118,6 @@ def test_an_evaluation_tells_latencies_under_load_if_they_were_asked(project, as
     path = project.evaluate("resnet18-cpu", loads=project.LOADS if asked else None)
     assert path.read_text() == checked_text(with_schema(read_evaluation(path)))
     assert read_evaluation(path).load_latencies == (project.LOADS if asked else None)
-
-
-def test_an_evaluation_of_before_latencies_under_load_is_read(project) -> None:
-    path = project.evaluate("resnet18-cpu")
-    plain = json.loads(path.read_text())
-    del plain["crc"], plain["load_latencies"]
-    path.write_text(checked_text(plain))
-    assert read_evaluation(path).load_latencies is None
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ def figures(pytestconfig: pytest.Config) -> Iterator[AllFigures]:
     if path is not None:
         with path.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["stage", "fault", *Figures.names()])
-            writer.writerows([*key, *each.values()] for key, each in sorted(found.items()))
+            writer.writerow(["stage", "fault", *(field.name for field in fields(Figures))])
+            writer.writerows([*key, *astuple(each)] for key, each in sorted(found.items()))
 
 
 def write_project(folder: Path, trials: int, *targets: str) -> Project:

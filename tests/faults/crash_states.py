@@ -44,14 +44,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class State:
-    """What a power loss left.
-
-    Attributes:
-        after: the number of calls that were made.
-        acknowledged: what had been told to be stored.
-        files: the content of each file, by its path in the folder.
-        ended: whether the command had ended.
-    """
+    """What a power loss left after so many calls, with what had been told to be stored; the command may have ended."""
 
     after: int
     acknowledged: tuple[str, ...]
@@ -67,11 +60,7 @@ class State:
 
 
 class Disk:
-    """A folder on a disk that may lose power.
-
-    Args:
-        folder: the folder as it was before the recorded calls; all of it is on the disk.
-    """
+    """A folder on a disk that may lose power; all that is in it before the recorded calls is on the disk."""
 
     def __init__(self, folder: Path) -> None:
         self._place = str(folder)

@@ -64,10 +64,9 @@ def append(shards: Path) -> None:
 def do(job: dict[str, Any]) -> None:
     """Does one job in this process, which ends with it.
 
-    Args:
-        job: `arguments` of the command line, `folder` below which calls count, `output` and `error` for what it
-            prints and, where a call is to fail, its `number`, the `fault`, the `errno` and whether it is `lasting`;
-            `record` is the file that all calls are recorded in.
+    A job has the `arguments` of the command line, the `folder` below which calls count, and files `output` and `error`
+    for what it prints. Where a call is to fail, it has its `number`, the `fault`, the `errno` and whether it is
+    `lasting`; all calls are recorded in the file `record`.
     """
     signal.alarm(PATIENCE_S)
     for descriptor, name in ((1, "output"), (2, "error")):

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
@@ -14,11 +14,7 @@ from anole.keys import canonical_json
 
 
 class Ledger:
-    """Remembers every line that was whole in a project's shards.
-
-    Args:
-        project: the project's folder.
-    """
+    """Remembers every line that was whole in a project's shards."""
 
     def __init__(self, project: Path) -> None:
         self.project = project
@@ -110,15 +106,6 @@ class Figures:
         self.survived += not (lost or doubled or false or orphans)
         self.lost, self.doubled = self.lost + lost, self.doubled + doubled
         self.false, self.orphans = self.false + false, self.orphans + orphans
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """Returns the names of the figures."""
-        return [field.name for field in fields(cls)]
-
-    def values(self) -> tuple[int, ...]:
-        """Returns the figures in the order of their names."""
-        return astuple(self)
 
 
 AllFigures = dict[tuple[str, str], Figures]

@@ -34,13 +34,7 @@ SHELL = [sys.executable, "-m", "anole"]
 
 
 class Running:
-    """A command that runs in a session and a process group of its own.
-
-    Args:
-        command: the command and its arguments.
-        folder: its working directory.
-        environment: its environment variables beside those of this process.
-    """
+    """A command that runs in a session and a process group of its own."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self._mark = f"{MARK}={uuid4().hex}"
@@ -124,13 +118,7 @@ def device_process_of(running: Running) -> psutil.Process | None:
 
 @dataclass(frozen=True)
 class Fault:
-    """A way to end a command.
-
-    Attributes:
-        name: what the figures call it.
-        strike: does it, and returns whether there was something to strike.
-        patience_s: so long may other processes of the command go on.
-    """
+    """A way to end a command, if there is something to strike; so long may other processes of the command go on."""
 
     name: str
     strike: Callable[[Running], bool]
@@ -179,16 +167,9 @@ OF_SNAKEMAKE = (
 def strike_at_random(
     start: Callable[[], Running], fault: Fault, rng: random.Random, moments_s: tuple[float, float]
 ) -> tuple[Running, bool]:
-    """Starts a command and strikes it at a random moment; starts it again if it was faster.
+    """Starts a command and strikes it at a random moment, counted in seconds; starts it again if it was faster.
 
-    Args:
-        start: starts the command.
-        fault: what happens to it.
-        rng: gives the moment.
-        moments_s: the first and the last moment, in seconds after the start.
-
-    Returns:
-        The command after its end, and whether it was struck.
+    Returns the command after its end, and whether it was struck.
     """
     first_s, last_s = moments_s
     for _ in range(8):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,6 +21,8 @@ from ..record_project import CONV, DENSE, Project, dump_of, run_of
 from .crash_states import Disk
 from .driver import CONFIRMED_S, LATENCIES_S
 from .system_calls import Call, Driver, Ended, Entry
+
+T = TypeVar("T")
 
 LISTED = 40
 """So many failed cases are listed at most."""
@@ -76,6 +78,13 @@ def fail_if(problems: Sequence[str], n_tried: int) -> None:
     if problems:
         told = [f"{len(problems)} of {n_tried} cases failed", *problems[:LISTED]]
         pytest.fail("\n".join(told), pytrace=False)
+
+
+def try_all(title: str, cases: Sequence[T], n_all: int, problem: Callable[[T], str], told: Callable[[T], str]) -> None:
+    """Fails a test if something does not hold in a case; they were chosen of so many, and are told in some words."""
+    problems = [f"{told(case)}: {found}" for case in cases if (found := problem(case))]
+    print(f"{title}, {len(cases)} of {n_all} cases, {len(problems)} failed")
+    fail_if(problems, len(cases))
 
 
 def trials_of(folder: Path) -> dict[str, set[tuple[Any, ...]]]:
@@ -247,11 +256,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True)
 class Recorded:
-    """A scenario without a fault.
-
-    Attributes:
-        disk: the project's folder before the command.
-    """
+    """A scenario without a fault, and the disk as it was before the command."""
 
     scenario: Scenario
     calls: tuple[Call, ...]

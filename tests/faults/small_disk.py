@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,6 @@ from typing import Self
 from .processes import Running
 
 _NAMESPACE = ["unshare", "--map-root-user", "--mount"]
-_BALLAST = "ballast"
 
 
 def absence() -> str | None:
@@ -27,12 +27,7 @@ def absence() -> str | None:
 class SmallDisk:
     """A disk that is mounted on a folder, in a namespace of its own; a context manager that removes it.
 
-    Args:
-        folder: where commands see it; an empty folder.
-        size_bytes: its size.
-
-    Attributes:
-        seen: the same folder as this process sees it.
+    Commands see it in an empty folder, and this process as `seen`.
     """
 
     def __init__(self, folder: Path, size_bytes: int = 64 << 20) -> None:
@@ -57,19 +52,21 @@ class SmallDisk:
         there = ["sh", "-c", 'cd "$0" && exec "$@"', str(folder or self.folder)]
         return Running([*enter, *there, *command], Path("/"), environment)
 
-    def fill(self, free_bytes: int) -> None:
-        """Leaves so many bytes free, rounded down to whole pages."""
-        space = os.statvfs(self.seen)
-        with (self.seen / _BALLAST).open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, space.f_bavail * space.f_frsize - free_bytes)
+    @contextmanager
+    def refusing(self, fault: int | str) -> Iterator[None]:
+        """Leaves only so many bytes free within the block, in whole pages, or makes a folder of the disk read-only."""
+        if isinstance(fault, int):
+            space, ballast = os.statvfs(self.seen), self.seen / "ballast"
+            with ballast.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, space.f_bavail * space.f_frsize - fault)
+            yield
+            ballast.unlink()
+        else:
+            path = self.folder / fault
+            self._mount(f"mount --bind '{path}' '{path}' && mount -o remount,bind,ro '{path}'")
+            yield
+            self._mount(f"umount '{path}'")
 
-    def free(self) -> None:
-        """Removes what filled the disk."""
-        (self.seen / _BALLAST).unlink()
-
-    def set_read_only(self, place: str, read_only: bool) -> None:
-        """Makes a folder of the disk read-only, or writable again."""
-        path = self.folder / place
-        command = f"mount --bind '{path}' '{path}' && mount -o remount,bind,ro '{path}'"
-        running = self.start("sh", "-c", command if read_only else f"umount '{path}'", folder=Path("/"))
+    def _mount(self, command: str) -> None:
+        running = self.start("sh", "-c", command, folder=Path("/"))
         assert running.wait() == 0, running.output

@@ -35,12 +35,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens at the call of a number, counted from 1.
-
-    Attributes:
-        errno: the error, where the call fails.
-        lasting: whether every call from there on fails, as on a full disk.
-    """
+    """What happens at the call of a number, counted from 1, and perhaps at all after it, as on a full disk."""
 
     number: int
     kind: Kind
@@ -54,11 +49,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Call:
-    """A call that a command made below its folder.
-
-    Attributes:
-        path: the file, as it was named when it was opened.
-    """
+    """A call that a command made below its folder, and the file as it was named when it was opened."""
 
     number: int
     name: str
@@ -88,7 +79,6 @@ class Ended:
 
     Attributes:
         status: the exit status, or minus the signal's number.
-        acknowledged: what it said was stored.
     """
 
     status: int
@@ -169,14 +159,9 @@ def strace_works() -> bool:
 def run_under_strace(
     arguments: list[str], folder: Path, watched: Iterable[Path], scratch: Path, call: str, number: int, inject: str
 ) -> tuple[Ended, int]:
-    """Runs a command under strace, which lets one call that concerns one of the watched files fail.
+    """Runs a command under strace, which injects a fault at the call of a number that concerns a watched file.
 
-    Args:
-        number: which of these calls, from 1.
-        inject: what happens, in strace's words, such as ``error=EIO`` or ``signal=KILL``.
-
-    Returns:
-        How it ended, and how many calls were tampered with.
+    The fault is in strace's words, such as ``error=EIO``. Returns how it ended, and how many calls were tampered with.
     """
     job, log = _job(arguments, folder, scratch), scratch / "strace"
     own = subprocess.run(

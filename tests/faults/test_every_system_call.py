@@ -14,17 +14,16 @@ import errno
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from .scenarios import SCENARIOS, Recorded, Scenario, append_arguments, fail_if, outlived, prepared, shown
-from .system_calls import ERRORS, Driver, Ended, Fault, Kind, faults_of, run_under_strace, strace_works
+from .scenarios import SCENARIOS, Recorded, Scenario, append_arguments, outlived, prepared, shown, try_all
+from .system_calls import ERRORS, Call, Driver, Ended, Fault, Kind, faults_of, run_under_strace, strace_works
 
+T = TypeVar("T")
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
 needs_strace = pytest.mark.skipif(not strace_works(), reason="needs strace, and the right to trace")
-
-SAMPLE = 20
-"""So many cases of each scenario run by default."""
 
 
 def attempt(
@@ -40,44 +39,30 @@ def attempt(
     return outlived(again, wanted, ended, folder)
 
 
-def sampled(cases: Sequence[Fault], most: int) -> list[Fault]:
+def sampled(cases: Sequence[T], most: int) -> list[T]:
     """Returns evenly spread cases, the first and the last included."""
     if len(cases) <= most:
         return list(cases)
     return [cases[round(place * (len(cases) - 1) / (most - 1))] for place in range(most)]
 
 
-def survive(driver: Driver, name: str, folder: Path, most: int | None) -> None:
-    clean = prepared(driver, name, folder)
-    cases = [fault for call in clean.calls for fault in faults_of(call)]
-    chosen = cases if most is None else sampled(cases, most)
-    problems = []
-    for fault in chosen:
-        problem = attempt(
-            lambda arguments, place, fault=fault: driver.run(arguments, place, fault),
-            driver,
-            clean.scenario,
-            folder / "before",
-            folder / "now",
-        )
-        if problem:
-            call = clean.calls[fault.number - 1]
-            problems.append(f"{fault}, {call.name} {Path(call.path).name[-40:]}: {problem}")
-    print(f"{name}: {len(clean.calls)} calls, {len(chosen)} of {len(cases)} cases, {len(problems)} failed")
-    fail_if(problems, len(chosen))
-
-
 @needs_compiler
+@pytest.mark.parametrize("most", [20, pytest.param(None, marks=pytest.mark.slow, id="all")])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_fault_at_a_sample_of_the_calls(driver: Driver, tmp_path: Path, name: str) -> None:
-    survive(driver, name, tmp_path, SAMPLE)
+def test_a_fault_at_a_call(driver: Driver, tmp_path: Path, name: str, most: int | None) -> None:
+    clean = prepared(driver, name, tmp_path)
+    cases = [(fault, call) for call in clean.calls for fault in faults_of(call)]
 
+    def problem(case: tuple[Fault, Call]) -> str:
+        def run(arguments: list[str], place: Path) -> Ended:
+            return driver.run(arguments, place, case[0])
 
-@pytest.mark.slow
-@needs_compiler
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_a_fault_at_every_call(driver: Driver, tmp_path: Path, name: str) -> None:
-    survive(driver, name, tmp_path, None)
+        return attempt(run, driver, clean.scenario, tmp_path / "before", tmp_path / "now")
+
+    def told(case: tuple[Fault, Call]) -> str:
+        return f"{case[0]}, {case[1].name} {Path(case[1].path).name[-40:]}"
+
+    try_all(f"{name}: {len(clean.calls)} calls", sampled(cases, most or len(cases)), len(cases), problem, told)
 
 
 @needs_strace

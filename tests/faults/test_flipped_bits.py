@@ -9,7 +9,6 @@ shards short, and `tests/merge/test_damage.py` damages databases.
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,30 +16,17 @@ from typing import Any
 import pytest
 
 from anole.declared.reading import load_spec
-from anole.documents.build import FILE, read_build
-from anole.documents.evaluation import read_evaluation
-from anole.documents.manifest import read_manifest, read_task, write_task
-from anole.documents.receipt import (
-    MeasuredConfig,
-    Receipt,
-    Refined,
-    SharedReceipts,
-    TriedConfig,
-    TuningReceipt,
-    read_receipts,
-    read_refined,
-    write_receipt,
-)
+from anole.documents.receipt import write_receipt
 from anole.errors import AnoleError
 from anole.store.content import parse_shard
 from anole.store.lines import whole_lines, without_checksum
 from anole.store.shard import read_shard
 
-from ..record_project import CONV, DENSE, Project, run_of
+from ..record_project import CONV, DENSE, READERS, RECEIPTS, SPEC, Project, run_of
 from .scenarios import fail_if
 
-SAMPLE = 200
-"""So many bits of a document are flipped by default."""
+BITS = [200, pytest.param(None, marks=pytest.mark.slow, id="all")]
+"""So many bits of a document are flipped by default; all of them where the slow tests run."""
 
 Check = Callable[[bytes], str]
 """Reads damaged bytes; returns ``refused``, ``harmless``, or what is wrong."""
@@ -151,49 +137,21 @@ def test_lines_of_a_shard_that_are_elsewhere(shard: Path, filled: Project, tmp_p
     survive(((what, b"".join(found)) for what, found in damaged), shard_check(shard))
 
 
-def tuning_receipt() -> TuningReceipt:
-    config = {"tile_f": [1, 1, 1, 16], "unroll_explicit": 0}
-    return TuningReceipt(
-        CONV.key, run_of(CONV).key, 8, config, 2e-3, (), (MeasuredConfig(config, 2e-3),),
-        label=CONV.label, preset="autotvm", seed=0, measured=8, status="tuned", confirmed=True, gflops=115.6,
-        statuses={"ok": 7, "run_error": 1}, elapsed_s=12.5,
-    )  # fmt: skip
+PLACES = {
+    "task": f"work/tasks/{CONV.key}.json",
+    "manifest": "work/models/net/cpu.json",
+    "build": "builds/net-cpu/build.json",
+    "evaluation": "work/evaluations/net-cpu.json",
+}
 
 
-def document(name: str, project: Project) -> tuple[Path, Callable[[Path], Any]]:
-    """Returns a document's path in a project, and its reader."""
-    folder = project.folder
-    if name == "task":
-        path = folder / f"work/tasks/{CONV.key}.json"
-        path.unlink(missing_ok=True)
-        write_task(path, CONV)
-        return path, lambda place: read_task(place).to_json()
-    if name == "manifest":
-        return folder / "work/models/net/cpu.json", read_manifest
-    if name == "build":
-        return folder / "builds/net-cpu" / FILE, lambda place: read_build(place.parent)
-    if name == "evaluation":
-        return folder / "work/evaluations/net-cpu.json", read_evaluation
-    path = folder / f"work/{'refined' if name == 'refined' else 'tuned'}/{name}.json"
-    receipt = tuning_receipt()
-    tried = (TriedConfig({"tile_f": [1, 1, 1, 16]}, 2.1e-3, 2e-3, True),)
-    refined = Receipt(CONV.key, run_of(CONV).key, 8, receipt.config, 2e-3, refined=tried)
-    written = {
-        "receipt": receipt,
-        "shared receipts": SharedReceipts(8, (receipt,)),
-        "refined": Refined("net-cpu", "2026-11-21T11:00:00.000Z", 0.017, 0.018, 0.95, True, (refined,)),
-    }
-    write_receipt(path, written[name])
-    return path, read_refined if name == "refined" else lambda place: read_receipts([place])
-
-
-DOCUMENTS = ("task", "manifest", "build", "evaluation", "receipt", "shared receipts", "refined")
-
-
-def survive_document(filled: Project, name: str, most: int | None) -> None:
-    path, read = document(name, filled)
-    data = path.read_bytes()
-    content = read(path)
+@pytest.mark.parametrize("most", BITS)
+@pytest.mark.parametrize("name", READERS)
+def test_flipped_bits_of_a_document(filled: Project, name: str, most: int | None) -> None:
+    path, read = filled.folder / PLACES.get(name, f"work/tuned/{name}.json"), READERS[name]
+    if name in RECEIPTS:
+        write_receipt(path, RECEIPTS[name])
+    data, content = path.read_bytes(), read(path)
 
     def check(damaged: bytes) -> str:
         path.write_bytes(damaged)
@@ -207,36 +165,11 @@ def survive_document(filled: Project, name: str, most: int | None) -> None:
         path.write_bytes(data)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_flipped_bits_of_a_document(filled: Project, name: str) -> None:
-    survive_document(filled, name, SAMPLE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_flipped_bit_of_a_document(filled: Project, name: str) -> None:
-    survive_document(filled, name, None)
-
-
-SPEC = """\
-models:
-  net: {source: "torch:tiny:residual", inputs: {x: [1, 3, 16, 16]}}
-  words: {source: "onnx:words.onnx"}
-targets:
-  here: {kind: cpu, threads: 2}
-  board: {kind: cpu, mcpu: znver4, threads: 4, measure: {rpc: "10.0.0.2:9190", key: pi}, required: false}
-tuning: {preset: autotvm, trials: 64, seed: 0}
-builds:
-- {model: net, target: here, refine: 2}
-- {model: words, target: board, name: other, total_trials: 1e3}
-"""
-
-
-def survive_spec(tmp_path: Path, most: int | None) -> None:
-    path = tmp_path / "models.yaml"
-    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
+@pytest.mark.parametrize("most", BITS)
+def test_flipped_bits_of_models_yaml(tmp_path: Path, most: int | None) -> None:
+    path, text = tmp_path / "models.yaml", SPEC.encode()
+    (tmp_path / "tiny.py").write_text("def residual(): ...\n")
     (tmp_path / "words.onnx").touch()
-    text = SPEC.replace("1e3", "1000").encode()
     path.write_bytes(text)
     load_spec(path)
 
@@ -246,12 +179,3 @@ def survive_spec(tmp_path: Path, most: int | None) -> None:
 
     survive(flipped(text, bits_of(text, most)), check)
     survive(((f"its first {size} bytes", text[:size]) for size in range(0, len(text) - 1, 20)), check)
-
-
-def test_flipped_bits_of_models_yaml(tmp_path: Path) -> None:
-    survive_spec(tmp_path, SAMPLE)
-
-
-@pytest.mark.slow
-def test_every_flipped_bit_of_models_yaml(tmp_path: Path) -> None:
-    survive_spec(tmp_path, None)

@@ -1,7 +1,9 @@
-"""A stage that finds the disk full says so in one line, loses nothing, and works again when there is space."""
+"""A stage that finds the disk full or read-only says so in one line, loses nothing, and works again afterwards."""
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,14 +51,7 @@ def compile_untimed(project: Path) -> None:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage whose disk is full.
-
-    Attributes:
-        target: the target of the project in which it runs.
-        command: returns its arguments.
-        written: what it writes.
-        prepare: makes the project ready for it.
-    """
+    """A stage whose disk is full, and what it writes in the project of a target once that is prepared."""
 
     target: str
     command: Callable[[Path], list[str]]
@@ -88,7 +83,14 @@ STAGES = {
     "merge": Stage("npu", lambda _: ["merge"], "db/tuning.sqlite", partial(tune_more, "npu")),
     "import": Stage("npu", lambda _: ["import", "elsewhere"], "db/shards", lambda project: move_shards(project)),
 }
-QUICK, LONG = ("tune", "import"), ("refine", "compile (cpu)", "evaluate (cpu)")
+LONG = ("refine", "compile (cpu)", "evaluate (cpu)")
+QUICK = {("tune", 0), ("import", 0), ("merge", "db"), ("import", "db")}
+CASES: list[tuple[str, int | str]] = [
+    *((name, free) for name in STAGES for free in (LEVELS_BYTES if name not in LONG else LEVELS_BYTES[::2])),
+    *((name, "db") for name in ("merge", "tune (simulated)", "import")),
+    *(("extract", "work"), ("evaluate", "work"), ("compile", "builds")),
+]
+"""A stage, and the bytes that are free on its disk or the folder of its project that is read-only."""
 
 
 def move_shards(project: Path) -> None:
@@ -97,15 +99,10 @@ def move_shards(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "free_bytes"),
-    [
-        pytest.param(name, free_bytes, marks=[] if name in QUICK and not free_bytes else [pytest.mark.slow])
-        for name in STAGES
-        for free_bytes in (LEVELS_BYTES if name not in LONG else LEVELS_BYTES[::2])
-    ],
+    ("name", "fault"), [pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in CASES]
 )
-def test_a_full_disk_costs_nothing(
-    request: pytest.FixtureRequest, disk: SmallDisk, figures: AllFigures, name: str, free_bytes: int
+def test_a_disk_that_refuses_costs_nothing(
+    request: pytest.FixtureRequest, disk: SmallDisk, figures: AllFigures, name: str, fault: int | str
 ) -> None:
     stage = STAGES[name]
     project: Project = request.getfixturevalue({"npu": "built", "cpu": "tuned_cpu"}[stage.target])
@@ -116,19 +113,22 @@ def test_a_full_disk_costs_nothing(
     before, merged = contents(disk.seen / "builds"), trials_in(database)
     command = [*SHELL, *stage.command(disk.seen)]
 
-    disk.fill(free_bytes)
-    running = disk.start(*command)
-    if running.wait() != 0 or not free_bytes:
-        assert running.wait() != 0, "a full disk went unnoticed"
-        assert "No space left" in message_of(running.output) or "full" in message_of(running.output)
-        assert contents(disk.seen / "builds") == before
-        assert trials_in(database) == merged
-    lost, doubled, orphans = ledger.lost(), ledger.doubled(), running.orphans()
-    figures[name, "full disk"].add(lost=lost, doubled=doubled, orphans=len(orphans))
-    assert (lost, doubled, orphans) == (0, 0, [])
-    ledger.note()
+    is_full = isinstance(fault, int)
+    with disk.refusing(fault):
+        running = disk.start(*command)
+        if running.wait() != 0 or fault == 0 or not is_full:
+            assert running.wait() != 0, "the fault went unnoticed"
+            told = ("No space left", "full") if is_full else (os.strerror(errno.EROFS),)
+            assert any(words in message_of(running.output) for words in told)
+            assert contents(disk.seen / "builds") == before
+            assert trials_in(database) == merged
+        lost, doubled, orphans = ledger.lost(), ledger.doubled(), running.orphans()
+        figures[name, "full disk" if is_full else "read-only folder"].add(
+            lost=lost, doubled=doubled, orphans=len(orphans)
+        )
+        assert (lost, doubled, orphans) == (0, 0, [])
+        ledger.note()
 
-    disk.free()
     again = disk.start(*command)
     assert again.wait() == 0, again.output
     assert (ledger.lost(), ledger.doubled()) == (0, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -101,14 +100,13 @@ def test_a_tuner_stores_no_fault_of_a_full_temporary_folder(
 ) -> None:
     command, ledger = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)], Ledger(tuned_cpu.folder)
     ledger.note()
-    disk.fill(free_bytes)
-    running = disk.start(*command, folder=tuned_cpu.folder, environment={"TMPDIR": str(disk.folder)})
-    # Python takes another folder if this one has not even space for a few bytes.
-    if running.wait() != 0 or free_bytes == 1 << 14:
-        assert running.wait() != 0, "a full disk went unnoticed"
-        assert "space" in message_of(running.output)
-    check_trials(running, ledger, figures["tune", "full TMPDIR"])
-    disk.free()
+    with disk.refusing(free_bytes):
+        running = disk.start(*command, folder=tuned_cpu.folder, environment={"TMPDIR": str(disk.folder)})
+        # Python takes another folder if this one has not even space for a few bytes.
+        if running.wait() != 0 or free_bytes == 1 << 14:
+            assert running.wait() != 0, "a full disk went unnoticed"
+            assert "space" in message_of(running.output)
+        check_trials(running, ledger, figures["tune", "full TMPDIR"])
     again = disk.start(*command, folder=tuned_cpu.folder, environment={"TMPDIR": str(disk.folder)})
     check_complete(again, ledger)
 
@@ -129,14 +127,13 @@ def test_a_stage_does_its_work_or_says_that_the_temporary_folder_is_full(
     built: Project, disk: SmallDisk, command: list[str], free_bytes: int
 ) -> None:
     before = (built.folder / f"builds/{BUILD['npu']}/build.json").read_bytes()
-    disk.fill(free_bytes)
-    running = disk.start(*SHELL, *command, folder=built.folder, environment={"TMPDIR": str(disk.folder)})
-    if running.wait() != 0:
-        # LLVM itself ends the process when it cannot write an object file.
-        assert "LLVM ERROR: IO failure" in running.output or "space" in message_of(running.output)
-        assert (built.folder / f"builds/{BUILD['npu']}/build.json").read_bytes() == before
-    assert trials_in(built.folder / "db/tuning.sqlite") == RECORDED
-    disk.free()
+    with disk.refusing(free_bytes):
+        running = disk.start(*SHELL, *command, folder=built.folder, environment={"TMPDIR": str(disk.folder)})
+        if running.wait() != 0:
+            # LLVM itself ends the process when it cannot write an object file.
+            assert "LLVM ERROR: IO failure" in running.output or "space" in message_of(running.output)
+            assert (built.folder / f"builds/{BUILD['npu']}/build.json").read_bytes() == before
+        assert trials_in(built.folder / "db/tuning.sqlite") == RECORDED
     again = disk.start(*SHELL, *command, folder=built.folder, environment={"TMPDIR": str(disk.folder)})
     assert again.wait() == 0, again.output
 
@@ -158,39 +155,3 @@ def test_compiling_without_a_compiler_says_so_and_keeps_the_build(
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     again = Running(command, project.folder)
     assert again.wait() == 0, again.output
-
-
-@pytest.mark.parametrize(
-    ("place", "command"),
-    [
-        ("db", ["merge"]),
-        pytest.param("db", ["tune"], marks=slow),
-        ("db", ["import", "elsewhere"]),
-        pytest.param("work", EXTRACT["npu"], marks=slow),
-        pytest.param("work", ["evaluate", f"builds/{BUILD['npu']}"], marks=slow),
-        pytest.param("builds", ["compile", BUILD["npu"]], marks=slow),
-    ],
-    ids=lambda value: value if isinstance(value, str) else value[0],
-)
-def test_a_stage_says_that_its_folder_is_read_only(
-    built: Project, disk: SmallDisk, figures: AllFigures, place: str, command: list[str]
-) -> None:
-    shutil.copytree(built.folder, disk.seen, dirs_exist_ok=True)
-    shutil.copytree(built.folder / "db/shards", disk.seen / "elsewhere")
-    if command[0] == "import":
-        shutil.rmtree(disk.seen / "db/shards")
-    if command[0] == "extract":
-        shutil.rmtree(disk.seen / "work/models")
-    arguments = tune_command(disk.seen, "npu", MORE) if command == ["tune"] else command
-    ledger = Ledger(disk.seen)
-    ledger.note()
-    disk.set_read_only(place, True)
-    running = disk.start(*SHELL, *arguments)
-    assert running.wait() != 0, running.output
-    assert os.strerror(30) in message_of(running.output)
-    figures[command[0], "read-only folder"].add(lost=ledger.lost(), doubled=ledger.doubled())
-    assert ledger.lost() == 0 and trials_in(disk.seen / "db/tuning.sqlite") == RECORDED
-    disk.set_read_only(place, False)
-    again = disk.start(*SHELL, *arguments)
-    assert again.wait() == 0, again.output
-    assert ledger.lost() == 0 and ledger.n_trials() == (MORE if command == ["tune"] else RECORDED)

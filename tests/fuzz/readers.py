@@ -21,13 +21,9 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from anole.declared.entries import ModelSpec
 from anole.declared.reading import load_spec
-from anole.documents.build import read_build
 from anole.documents.document import text_of
-from anole.documents.evaluation import read_evaluation
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
 from anole.documents.lockfile import text_of as text_of_lockfile
-from anole.documents.manifest import read_manifest, read_task
-from anole.documents.receipt import MeasuredConfig, TuningReceipt, read_receipts, read_refined
 from anole.extract.onnx.dimensions import input_infos
 from anole.extract.onnx.importer import read_onnx
 from anole.merge.exchange import import_records
@@ -36,7 +32,7 @@ from anole.store.content import encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum
 from anole.store.shard import Shard
 
-from ..record_project import CONV, DENSE, WIDE, Project, run_of
+from ..record_project import CONV, DENSE, READERS, RECEIPTS, SPEC, WIDE, Project, run_of
 
 AS_IT_IS, MENDED = b"\0", b"\1"
 """The first byte of an input: take the rest as it is, or write its checksums anew."""
@@ -46,11 +42,7 @@ Reader = Callable[[bytes], object]
 
 
 class Readers:
-    """The readers and their inputs to begin with, in a folder for the files that they need.
-
-    Args:
-        folder: an empty folder.
-    """
+    """The readers and their inputs to begin with, in an empty folder for the files that they need."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -109,7 +101,7 @@ class Readers:
         path = self.folder / "documents" / (f"{CONV.key}.json" if name == "task" else "build.json")
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data[1:])
-        _READ[name](path)
+        READERS[name](path)
 
     def read_spec(self, data: bytes) -> None:
         """Reads a models.yaml."""
@@ -151,53 +143,20 @@ class Readers:
         input_infos(spec, read_onnx(spec))
 
     def _documents(self, name: str) -> list[bytes]:
-        folder = self.project.folder
-        if name == "receipt":
-            config = {"tile_f": [1, 1, 1, 16], "unroll_explicit": 0}
-            receipt = TuningReceipt(
-                CONV.key, run_of(CONV).key, 8, config, 2e-3, (), (MeasuredConfig(config, 2e-3),),
-                label=CONV.label, preset="autotvm", seed=0, measured=8, status="tuned", confirmed=True, gflops=115.6,
-                statuses={"ok": 7, "run_error": 1}, elapsed_s=12.5,
-            )  # fmt: skip
-            return [_without_checksum(text_of(receipt).encode())]
-        if name == "refined":
-            paths = sorted((Path(__file__).parents[1] / "old_records/work/refined").glob("*.json"))
-        else:
-            places = {
-                "task": f"work/tasks/{CONV.key}.json",
-                "manifest": "work/models/*/*.json",
-                "build": "builds/*/build.json",
-                "evaluation": "work/evaluations/*.json",
-            }
-            paths = sorted(folder.glob(places[name]))
+        if name in RECEIPTS:
+            return [_without_checksum(text_of(RECEIPTS[name]).encode())]
+        places = {
+            "task": f"work/tasks/{CONV.key}.json",
+            "manifest": "work/models/*/*.json",
+            "build": "builds/*/build.json",
+            "evaluation": "work/evaluations/*.json",
+        }
+        paths = sorted(self.project.folder.glob(places[name]))
         return [_without_checksum(path.read_bytes()) for path in paths]
 
 
 DOCUMENTS = ("task", "manifest", "build", "evaluation", "receipt", "refined")
 """The kinds of documents; an input's first byte is the number of its kind."""
-
-_READ: Mapping[str, Callable[[Path], object]] = {
-    "task": read_task,
-    "manifest": read_manifest,
-    "build": lambda path: read_build(path.parent),
-    "evaluation": read_evaluation,
-    "receipt": lambda path: read_receipts([path]),
-    "refined": read_refined,
-}
-
-SPEC = """\
-models:
-  net: {source: "torch:tiny:residual", inputs: {x: [1, 3, 16, 16]}}
-  words: {source: "onnx:words.onnx"}
-targets:
-  here: &target {kind: cpu, threads: 2}
-  board: {<<: *target, mcpu: znver4, measure: {rpc: "10.0.0.2:9190", key: pi}, required: false}
-  npu: {kind: vta, geometry: search}
-tuning: {preset: autotvm, trials: 64, seed: 0}
-builds:
-- {model: net, target: here, refine: 2}
-- {model: words, target: board, name: other, total_trials: 1000}
-"""
 
 
 def without_sync() -> None:

@@ -10,17 +10,7 @@ import pytest
 
 from anole.merge.schema import create_tables, create_views
 
-from ..record_project import Project, dump_of
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Project]:
-    return lambda: Project(tmp_path_factory.mktemp("project"))
+from ..record_project import dump_of
 
 
 @pytest.fixture(scope="session")

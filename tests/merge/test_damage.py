@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from anole.merge.exchange import import_records
 from anole.store.shard import read_shard, shard_paths
 
 from ..examples import examples
+from ..record_project import execute
 
 ENDLESS = "with recursive n (i) as (select 1 union all select i + 1 from n)"
 
@@ -39,11 +38,6 @@ def merged(project: Any) -> Any:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert project.merge().runs_without_shard == 1
     return project
-
-
-def execute(database: Path, script: str) -> None:
-    with closing(sqlite3.connect(database)) as connection:
-        connection.executescript(script)
 
 
 def asides(project: Any) -> list[Path]:

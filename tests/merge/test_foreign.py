@@ -14,6 +14,8 @@ import pytest
 from anole.errors import StoreError
 from anole.merge.exchange import Imported, import_records
 
+from ..record_project import execute
+
 MOST_S = 10.0
 
 
@@ -31,15 +33,6 @@ def sound(new_project: Callable) -> Path:
 def database(sound: Path, tmp_path: Path) -> Path:
     (tmp_path / "there").mkdir()
     return Path(shutil.copy(sound, tmp_path / "there" / "x.sqlite"))
-
-
-def execute(database: Path, script: str) -> None:
-    """Changes a database as its author may, whatever its tables allow."""
-    connection = sqlite3.connect(database)
-    for pragma in ("ignore_check_constraints = on", "foreign_keys = off"):
-        connection.execute(f"pragma {pragma}")
-    connection.executescript(script)
-    connection.close()
 
 
 def rewrite_schema(database: Path, old: str, new: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from anole.merge.database import merge_files
@@ -22,9 +20,3 @@ def test_its_shards_hold_every_kind_of_record_and_are_merged(tmp_path: Path) -> 
     merged = merge_files(tmp_path / "db/shards", manifests, builds, evaluations, tmp_path / "db/tuning.sqlite")
     assert (merged.runs, merged.unsealed_runs, merged.replaced, merged.ignored) == (84, 0, (), ())
     assert 1400 < merged.trials < 1600 and len(builds) == len(evaluations) == len(manifests) == 2
-
-
-def test_the_stage_does_not_wait_for_pandas_or_numpy() -> None:
-    code = "import sys, anole.merge.stage; print(sorted({'numpy', 'pandas'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -15,6 +15,8 @@ from anole.merge.exchange import Imported, import_records
 from anole.merge.schema import columns, create_views, version
 from anole.plain import to_plain
 
+from ..record_project import execute
+
 OLDER = (
     "alter table evaluation drop column speedup_low; alter table evaluation drop column speedup_high",
     "alter table load_latency drop column start_s; drop table kernel_profile; drop table kernel_latency",
@@ -32,11 +34,6 @@ OLDER = (
 """What takes a database back, one version after the other, until the first."""
 
 LOST = {"load_latency", "kernel_profile", "kernel_latency", "refinement", "space", "warm_start"}
-
-
-def execute(database: Path, script: str) -> None:
-    with closing(sqlite3.connect(database)) as connection:
-        connection.executescript(script)
 
 
 def age(database: Path, n_back: int) -> None:
