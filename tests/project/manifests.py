@@ -1,4 +1,4 @@
-"""What extracting leaves of a model, without a model."""
+"""A project as it is read, and what extracting leaves of a model, without a model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from typing import Any
 from anole.documents import layout
 from anole.documents.manifest import ListedTask, Manifest, write_manifest
 from anole.project.pipeline import Pipeline
+
+
+def load(project: Path, models: str | None = None) -> Pipeline:
+    """Reads a project, whose models.yaml is written anew if there is a text for it."""
+    path = project / "models.yaml"
+    if models is not None:
+        path.write_text(models)
+    return Pipeline.load(path)
 
 
 def leave_manifest(pipeline: Pipeline, model: str, target: str, tasks: Sequence[ListedTask], **changes: Any) -> Path:

@@ -21,7 +21,7 @@ from anole.store.shard import shard_path
 from anole.targets import get_target
 from anole.targets.vta.settings import describe_vta
 
-from .manifests import leave_manifest
+from .manifests import leave_manifest, load
 
 MODELS = """
 models:
@@ -48,7 +48,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pipeline(project: Path) -> Pipeline:
-    return Pipeline.load(project / "models.yaml")
+    return load(project)
 
 
 def extracted(pipeline: Pipeline, build: BuildSpec, keys: list[str], **changes: Any) -> Path:
@@ -64,9 +64,8 @@ def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
         "  unused:", "  npu: {kind: vta}\n  wide: {kind: vta, geometry: {block_in: 32}}\n  unused:"
     )
     builds = "".join(f"  - {{model: one, target: {target}}}\n" for target in ("npu", "wide"))
-    (project / "models.yaml").write_text(text + builds)
     (project / "samples.npz").write_bytes(b"")
-    return Pipeline.load(project / "models.yaml")
+    return load(project, text + builds)
 
 
 def test_another_geometry_or_calibration_is_another_order(accelerated: Pipeline, pipeline: Pipeline) -> None:
@@ -155,9 +154,8 @@ def test_a_missing_file_is_told_how_to_mend_and_that_of_a_task_only_until_it_is_
     ],
 )
 def test_a_mistake_in_a_tuner_is_named_where_it_was_made(project: Path, old: str, new: str, path: str) -> None:
-    (project / "models.yaml").write_text(MODELS.replace(old, new))
     with pytest.raises(SpecError) as caught:
-        Pipeline.load(project / "models.yaml")
+        load(project, MODELS.replace(old, new))
     assert caught.value.path == path
 
 
@@ -184,7 +182,7 @@ def lock(pipeline: Pipeline, build: BuildSpec, *keys: str, **changes: Any) -> Pi
     target = {**pipeline.descriptions[build.target], **changes}
     tasks = {key: LockedTask("layer", {"tile": 1}, None, None) for key in keys}
     write_lockfile(Lockfile(pipeline.project / layout.LOCKFILE, {build.name: LockedBuild(target, tasks)}))
-    return Pipeline.load(pipeline.project / "models.yaml")
+    return load(pipeline.project)
 
 
 def test_a_locked_task_needs_no_receipt(pipeline: Pipeline) -> None:
@@ -211,8 +209,7 @@ def test_an_order_is_short_however_much_is_locked(pipeline: Pipeline) -> None:
 
 
 def test_a_locked_build_is_not_refined(project: Path) -> None:
-    (project / "models.yaml").write_text(MODELS.replace("trials: 4", "trials: 4, refine: 3"))
-    pipeline = Pipeline.load(project / "models.yaml")
+    pipeline = load(project, MODELS.replace("trials: 4", "trials: 4, refine: 3"))
     one, two, *_ = pipeline.spec.builds.values()
     locked = lock(pipeline, one, "a" * 64)
     assert [each.candidates(one) for each in (pipeline, locked)] == [3, 0] and locked.candidates(two) == 3
@@ -225,20 +222,18 @@ def test_a_lock_for_another_target_starts_nothing(pipeline: Pipeline) -> None:
 
 def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) -> None:
     text = MODELS.replace("unused:", "gpu: {kind: cuda, arch: sm_90}\n  unused:")
-    (project / "models.yaml").write_text(f"{text}  - {{model: one, target: gpu, name: gpu, trials: 0}}\n")
-    pipeline = Pipeline.load(project / "models.yaml")
+    pipeline = load(project, f"{text}  - {{model: one, target: gpu, name: gpu, trials: 0}}\n")
     description = describe_target(pipeline.spec.targets["gpu"])
     if get_target(description).absence() is None:
         pytest.skip("this machine has the GPU")
     assert list(pipeline.absences) == ["gpu"] and "gpu" in pipeline.spec.builds, "without trials, nothing is lacking"
-    (project / "models.yaml").write_text(f"{text}  - {{model: one, target: gpu, name: gpu}}\n")
     with pytest.raises(SpecError, match=r"gpu lacks the records of any task: .*`required: false` to skip its builds"):
-        Pipeline.load(project / "models.yaml")
+        load(project, f"{text}  - {{model: one, target: gpu, name: gpu}}\n")
     tasks = {"a" * 64: LockedTask("layer", {"tile": 1}, None, None)}
     write_lockfile(Lockfile(project / layout.LOCKFILE, {"gpu": LockedBuild(description, tasks)}))
-    locked = Pipeline.load(project / "models.yaml")
+    locked = load(project)
     extracted(locked, locked.spec.builds["gpu"], ["a" * 64])
-    assert Pipeline.load(project / "models.yaml").receipts(locked.spec.builds["gpu"]) == []
+    assert load(project).receipts(locked.spec.builds["gpu"]) == []
     extracted(locked, locked.spec.builds["gpu"], ["a" * 64, "b" * 64])
     with pytest.raises(SpecError, match="build gpu lacks the records of 1 tasks, of which the first is task b"):
-        Pipeline.load(project / "models.yaml")
+        load(project)

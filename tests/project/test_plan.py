@@ -25,7 +25,7 @@ from anole.targets import get_target
 from anole.task import Conv2d, Dense, Task, Workload
 
 from ..record_project import Project
-from .manifests import leave_manifest
+from .manifests import leave_manifest, load
 
 MODELS = """
 models:
@@ -51,12 +51,12 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plan(project: Path) -> Callable[[], Plan]:
-    return lambda: make_plan(Pipeline.load(project / "models.yaml"))
+    return lambda: make_plan(load(project))
 
 
 @pytest.fixture
 def pipeline(project: Path) -> Pipeline:
-    return Pipeline.load(project / "models.yaml")
+    return load(project)
 
 
 def extracted(pipeline: Pipeline, model: str, *weighted: tuple[Workload, int], target: str = "cpu") -> list[Task]:
@@ -100,12 +100,13 @@ def of(latency_ms: float | None, cv: float, repeats: int) -> Measurement:
     return Measurement(Status.OK, latency_s=latency_ms / 1e3, cv=cv, repeats=repeats)
 
 
-def finished(pipeline: Pipeline, build: str) -> None:
-    """Leaves everything that a build leaves."""
-    paths = [*pipeline.receipts(pipeline.spec.builds[build]), layout.build_path(build) / "build.json"]
-    for path in (*paths, layout.evaluation_path(build), layout.DATABASE, layout.MERGED):
-        (pipeline.project / path).parent.mkdir(parents=True, exist_ok=True)
-        (pipeline.project / path).write_text("{}")
+def finished(pipeline: Pipeline, *builds: str) -> None:
+    """Leaves everything that builds leave."""
+    for build in builds:
+        paths = [*pipeline.receipts(pipeline.spec.builds[build]), layout.build_path(build) / "build.json"]
+        for path in (*paths, layout.evaluation_path(build), layout.DATABASE, layout.MERGED):
+            (pipeline.project / path).parent.mkdir(parents=True, exist_ok=True)
+            (pipeline.project / path).write_text("{}")
 
 
 def steps(plan: Plan) -> list[tuple[str, str]]:
@@ -151,8 +152,7 @@ def test_what_a_run_has_measured_within_its_budget_is_counted(
 def test_when_all_is_there_nothing_is_to_do(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     extracted(pipeline, "two", (SHARED, 1))
-    finished(pipeline, "one-cpu-random")
-    finished(pipeline, "two-cpu-random")
+    finished(pipeline, "one-cpu-random", "two-cpu-random")
     assert plan().steps == ()
     assert all(task.tuned for task in plan().tasks)
     for path in (layout.DATABASE, layout.MERGED):
@@ -164,8 +164,7 @@ def test_when_all_is_there_nothing_is_to_do(pipeline: Pipeline, plan: Callable[[
 def test_a_missing_receipt_compiles_only_the_builds_that_need_it(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     _, dense = extracted(pipeline, "two", (SHARED, 1), (ONLY_TWO, 2))
-    finished(pipeline, "one-cpu-random")
-    finished(pipeline, "two-cpu-random")
+    finished(pipeline, "one-cpu-random", "two-cpu-random")
     run = pipeline.run(pipeline.spec.builds["two-cpu-random"], dense.key)
     (pipeline.project / layout.receipt_path(dense.key, run.key, 3)).unlink()
     assert steps(plan()) == [
@@ -177,12 +176,10 @@ def test_a_missing_receipt_compiles_only_the_builds_that_need_it(pipeline: Pipel
 
 
 def test_a_build_is_refined_before_it_is_compiled(project: Path, plan: Callable[[], Plan]) -> None:
-    (project / "models.yaml").write_text(MODELS.replace("trials: 3", "trials: 3, refine: 2"))
-    pipeline = Pipeline.load(project / "models.yaml")
+    pipeline = load(project, MODELS.replace("trials: 3", "trials: 3, refine: 2"))
     extracted(pipeline, "one", (SHARED, 3))
     extracted(pipeline, "two", (SHARED, 1))
-    finished(pipeline, "one-cpu-random")
-    finished(pipeline, "two-cpu-random")
+    finished(pipeline, "one-cpu-random", "two-cpu-random")
     refined = pipeline.project / layout.refined_path("one-cpu-random")
     refined.parent.mkdir()
     refined.write_text("{}")
@@ -194,29 +191,32 @@ def test_a_build_is_refined_before_it_is_compiled(project: Path, plan: Callable[
     ]
 
 
-def test_an_edited_factory_is_extracted_again(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda project: os.utime(project / "nets.py", ns=(2**62, 2**62)), "nets.py changed"),
+        (lambda project: load(project, MODELS.replace("8, 8]", "9, 9]")), "is of another entry than models.yaml"),
+    ],
+    ids=["factory", "entry"],
+)
+def test_what_changed_is_extracted_again(
+    pipeline: Pipeline, plan: Callable[[], Plan], change: Callable[[Path], object], reason: str
+) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     finished(pipeline, "one-cpu-random")
-    os.utime(pipeline.project / "nets.py", ns=(2**62, 2**62))
-    assert plan().steps[0] == PlannedStep("extract", "one for cpu", "nets.py changed")
-
-
-def test_another_entry_is_extracted_again(project: Path, pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
-    extracted(pipeline, "one", (SHARED, 3))
-    (project / "models.yaml").write_text(MODELS.replace("8, 8]", "9, 9]"))
-    assert plan().steps[0] == PlannedStep("extract", "one for cpu", "is of another entry than models.yaml")
+    change(pipeline.project)
+    assert plan().steps[0] == PlannedStep("extract", "one for cpu", reason)
 
 
 def test_a_target_that_no_node_has_described_is_asked_for_first(project: Path, plan: Callable[[], Plan]) -> None:
     entry = "cpu: {kind: cpu, threads: 1, nodes: {partition: amd}}"
-    (project / "models.yaml").write_text(MODELS.replace("cpu: {kind: cpu, threads: 1}", entry))
-    pipeline = Pipeline.load(project / "models.yaml")
+    pipeline = load(project, MODELS.replace("cpu: {kind: cpu, threads: 1}", entry))
     first, second, *_ = plan().steps
     assert (first.stage, first.subject, first.reason) == ("describe", "cpu", "no node has described it yet")
     assert (second.stage, second.subject, second.reason) == ("extract", "one for cpu", "new")
     described = describe_here(asked_of(pipeline.spec.targets["cpu"]))
     write_described(project / layout.described_path("cpu"), described)
-    extracted(Pipeline.load(project / "models.yaml"), "one", (SHARED, 3))
+    extracted(load(project), "one", (SHARED, 3))
     assert steps(plan())[:2] == [("extract", "two for cpu"), ("tune", SHARED.label)]
     (project / "models.yaml").write_text(MODELS.replace("cpu: {kind: cpu, threads: 1}", entry.replace("amd", "zen")))
     assert [(step.stage, step.reason) for step in plan().steps][:2] == [
@@ -255,8 +255,7 @@ def test_the_table_tells_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], 
 
 
 def test_presets_are_told_apart_and_long_lists_are_cut(project: Path) -> None:
-    (project / "models.yaml").write_text(MODELS + "  - {model: one, target: cpu, preset: anole, trials: 0}\n")
-    pipeline = Pipeline.load(project / "models.yaml")
+    pipeline = load(project, MODELS + "  - {model: one, target: cpu, preset: anole, trials: 0}\n")
     layers = [Dense(1, 256, size) for size in range(8, 13)]
     extracted(pipeline, "one", *((layer, 1) for layer in layers))
     lines = shown(make_plan(pipeline))
@@ -328,8 +327,7 @@ def test_a_lock_is_behind_what_is_faster_beyond_chance(
 
 
 def test_what_refining_tried_is_not_better(project: Path, plan: Callable[[], Plan]) -> None:
-    (project / "models.yaml").write_text(MODELS.replace("trials: 3", "trials: 3, refine: 2"))
-    pipeline = Pipeline.load(project / "models.yaml")
+    pipeline = load(project, MODELS.replace("trials: 3", "trials: 3, refine: 2"))
     (task,) = extracted(pipeline, "one", (SHARED, 3))
     measured(pipeline, task, [1.0, 1.5, 3.0])
     lock(pipeline, "one-cpu-random", [(task, 1, 1.5)])
@@ -358,10 +356,10 @@ def test_entries_without_a_task_or_build_are_told(pipeline: Pipeline, plan: Call
 
 
 def test_the_tasks_of_a_simulated_accelerator_are_compared_on_their_hardware(project: Path) -> None:
-    (project / "models.yaml").write_text(
-        MODELS.replace("cpu: {kind: cpu, threads: 1}", "npu: {kind: vta, hardware: search}").replace("cpu}", "npu}")
+    pipeline = load(
+        project,
+        MODELS.replace("cpu: {kind: cpu, threads: 1}", "npu: {kind: vta, hardware: search}").replace("cpu}", "npu}"),
     )
-    pipeline = Pipeline.load(project / "models.yaml")
     description = pipeline.descriptions["npu"]
     (task,) = extracted(pipeline, "one", (Conv2d(1, 8, 8, 32, 32, (1, 1)), 1), target="npu")
     config = get_target(description).default_config(task.workload)
@@ -371,4 +369,4 @@ def test_the_tasks_of_a_simulated_accelerator_are_compared_on_their_hardware(pro
     for locked, n_behind in ((config, 0), (others[0], 1), (others[1], 0)):
         entry = LockedBuild(description, {task.key: LockedTask(task.label, locked, 1e-3, None)})
         write_lockfile(Lockfile(project / layout.LOCKFILE, {build: entry}))
-        assert len(make_plan(Pipeline.load(project / "models.yaml")).behind) == n_behind
+        assert len(make_plan(load(project)).behind) == n_behind
