@@ -8,30 +8,42 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import copy
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anole.declared.entries import ModelSpec
 
 HOME = Path(__file__).parents[1]
 
 BUILD = """
 import sys
 from pathlib import Path
-from anole.compile.build import BuildSettings, compile_build
-from anole.extract.tasks import extract_tasks
-from anole.targets.cpu.settings import describe_cpu
 from anole.declared.entries import ModelSpec
-from anole.targets import get_target
+from tests.tiny_builds import compile_untuned
 
-target = get_target(describe_cpu(threads=1))
-model = ModelSpec("net", "torch:tiny:residual", {"x": tuple(map(int, sys.argv[1:]))})
-manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
-compile_build(model, manifest, BuildSettings("net", "autotvm", 0, False, 0), {}, Path("net"))
+compile_untuned(ModelSpec("net", "torch:tiny:residual", {"x": tuple(map(int, sys.argv[1:]))}), Path("net"))
 """
+
+
+def compile_untuned(model: ModelSpec, folder: Path, description: Mapping[str, Any] | None = None) -> None:
+    """Compiles a network of the working directory with default configs, for one thread of the processor by default."""
+    from anole.compile.build import BuildSettings, compile_build
+    from anole.extract.tasks import extract_tasks
+    from anole.targets import get_target
+    from anole.targets.cpu.settings import describe_cpu
+
+    target = get_target(description or describe_cpu(threads=1))
+    kind = target.description["kind"]
+    manifest, _ = extract_tasks(model, kind, target.description, target.template_version, target.takes)
+    compile_build(model, manifest, BuildSettings(folder.name, "autotvm", 0, False, 0), {}, folder)
 
 
 def run_python(folder: Path, *arguments: str, more: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs Python in a folder, with one thread, the library and perhaps more sources; it must succeed."""
-    path = os.pathsep.join(map(str, filter(None, (HOME / "lib", more, folder))))
+    path = os.pathsep.join(map(str, filter(None, (HOME / "lib", HOME, more, folder))))
     environment = {**os.environ, "PYTHONPATH": path, "TVM_NUM_THREADS": "1"}
     run = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False

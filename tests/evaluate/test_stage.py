@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,23 +24,16 @@ from dataclasses import replace
 from pathlib import Path
 import torch
 import tiny
-from anole.compile.build import BuildSettings, compile_build
 from anole.compile.recorded import compile_redrawn
 from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.timing.turns import Pace
-from anole.extract.tasks import extract_tasks
 from anole.declared.entries import ModelSpec
-from anole.targets import get_target
-from anole.targets.cpu.settings import describe_cpu
-
-target = get_target(describe_cpu(threads=1))
+from tests.tiny_builds import compile_untuned
 
 def compiled(name, source, **inputs):
-    model = ModelSpec("net", source, inputs)
-    manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
-    compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, Path(name))
+    compile_untuned(ModelSpec("net", source, inputs), Path(name))
 
 def pretended(name, built, source):
     "Leaves a build that is said to be of another network."
@@ -95,37 +89,42 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+@dataclass(frozen=True)
+class Evaluated:
     """The folder of all evaluations, and the errors of those that failed."""
+
+    folder: Path
+    errors: dict[str, str]
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log.txt").read_text()
+
+    def read(self, name: str) -> Evaluation:
+        return read_evaluation(self.folder / f"{name}.json")
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     folder = tmp_path_factory.mktemp("evaluate")
     shutil.copy(HOME / "tests/tiny_networks.py", folder / "tiny.py")
-    return folder, json.loads(run_python(folder, "-c", SCRIPT).stdout.splitlines()[-1])
-
-
-@pytest.fixture
-def folder(evaluated: tuple[Path, dict[str, str]]) -> Path:
-    return evaluated[0]
-
-
-def read(folder: Path, name: str) -> Evaluation:
-    return read_evaluation(folder / f"{name}.json")
+    return Evaluated(folder, json.loads(run_python(folder, "-c", SCRIPT).stdout.splitlines()[-1]))
 
 
 @pytest.mark.guard
-def test_wrong_builds_are_refused_in_words_and_no_others(evaluated: tuple[Path, dict[str, str]]) -> None:
-    _, errors = evaluated
-    assert set(errors) == set(REFUSED)
+def test_wrong_builds_are_refused_in_words_and_no_others(evaluated: Evaluated) -> None:
+    assert set(evaluated.errors) == set(REFUSED)
     for name, words in REFUSED.items():
-        assert errors[name].startswith(words) and "at most 0.0001 is allowed" in errors[name]
+        assert evaluated.errors[name].startswith(words) and "at most 0.0001 is allowed" in evaluated.errors[name]
+    assert all(latency.relative_error > 1e-2 for latency in evaluated.read("wrong").latencies)
 
 
 @pytest.mark.guard
-def test_a_model_is_compared_with_its_references(folder: Path) -> None:
-    evaluation = read(folder, "torch")
+def test_a_model_is_compared_with_its_references(evaluated: Evaluated) -> None:
+    evaluation = evaluated.read("torch")
     assert (evaluation.build, evaluation.threads, evaluation.coverage_share) == ("torch", 1, 0.0)
     assert [latency.reference for latency in evaluation.latencies] == ["torch", "onnxruntime"]
-    assert [latency.reference for latency in read(folder, "onnx").latencies] == ["onnxruntime"]
+    assert [latency.reference for latency in evaluated.read("onnx").latencies] == ["onnxruntime"]
     for latency in evaluation.latencies:
         assert latency.relative_error < 1e-5
         assert latency.rounds == 5
@@ -138,44 +137,37 @@ def test_a_model_is_compared_with_its_references(folder: Path) -> None:
 
 
 @pytest.mark.guard
-def test_a_wrong_build_is_recorded(folder: Path) -> None:
-    assert all(latency.relative_error > 1e-2 for latency in read(folder, "wrong").latencies)
-
-
-@pytest.mark.guard
-def test_outputs_that_do_not_depend_on_the_input_are_compared_with_other_weights(folder: Path) -> None:
-    evaluation = read(folder, "shy")
+def test_outputs_that_do_not_depend_on_the_input_are_compared_with_other_weights(evaluated: Evaluated) -> None:
+    evaluation = evaluated.read("shy")
     assert evaluation.redrawn_error is not None and 0 < evaluation.redrawn_error < 1e-4
     assert all(latency.output_variation < 1e-6 for latency in evaluation.latencies)
-    assert all(latency.relative_error < 1e-6 for latency in read(folder, "shy_and_wrong").latencies)
-    log = (folder / "log.txt").read_text()
+    assert all(latency.relative_error < 1e-6 for latency in evaluated.read("shy_and_wrong").latencies)
+    log = evaluated.log
     assert "shy: outputs do not depend on the input: correctness is not shown" in log and "output (by " in log
 
 
 @pytest.mark.guard
-def test_a_reference_that_is_too_inexact_itself_is_overruled(folder: Path) -> None:
-    evaluation = read(folder, "faint")
+def test_a_reference_that_is_too_inexact_itself_is_overruled(evaluated: Evaluated) -> None:
+    evaluation = evaluated.read("faint")
     assert evaluation.latencies[0].relative_error > 1e-2
     assert evaluation.exact_error is not None and evaluation.exact_error < 1e-5
-    assert "faint: the outputs differ from those of onnxruntime by " in (folder / "log.txt").read_text()
+    assert "faint: the outputs differ from those of onnxruntime by " in evaluated.log
     # A reference as bad as this one does not show what single precision can do.
     assert evaluation.reference_exact_error is not None and evaluation.reference_exact_error > 3e-3
 
 
 @pytest.mark.guard
-def test_a_build_may_be_as_inexact_as_its_references_are(folder: Path) -> None:
-    evaluation = read(folder, "delicate")
+def test_a_build_may_be_as_inexact_as_its_references_are(evaluated: Evaluated) -> None:
+    evaluation = evaluated.read("delicate")
     assert evaluation.exact_error is not None and evaluation.reference_exact_error is not None
     assert 1e-4 < evaluation.exact_error < 3 * evaluation.reference_exact_error < 9e-3
 
 
 @pytest.mark.guard
 @pytest.mark.parametrize(("name", "least"), [("delicate_and_wrong", 1e-2), ("faint_and_wrong", 1e-3)])
-def test_noise_of_one_percent_is_found_beside_double_precision(
-    evaluated: tuple[Path, dict[str, str]], name: str, least: float
-) -> None:
-    exact = read(evaluated[0], name).exact_error
-    assert exact is not None and exact > least and f"{exact:.2g} from those in double" in evaluated[1][name]
+def test_noise_of_one_percent_is_found_beside_double_precision(evaluated: Evaluated, name: str, least: float) -> None:
+    exact = evaluated.read(name).exact_error
+    assert exact is not None and exact > least and f"{exact:.2g} from those in double" in evaluated.errors[name]
 
 
 @pytest.mark.parametrize(

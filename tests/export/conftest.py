@@ -16,15 +16,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from anole.compile.build import BuildSettings, compile_build
 from anole.declared.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.export.source import Network
 from anole.export.stage import export_build
-from anole.extract.tasks import extract_tasks
-from anole.targets import get_target
 from anole.targets.cpu.runtime import find_compiler
 from anole.targets.cpu.settings import describe_cpu
+
+from ..tiny_builds import compile_untuned
 
 HERE = Path(__file__).parent
 MODELS = {
@@ -111,12 +110,9 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     @cache
     def made(name: str, threads: int = 2) -> Path:
-        target = get_target({**describe_cpu(), "threads": threads})
-        model = MODELS[name]
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(home)
-            manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version)
-            compile_build(model, manifest, BuildSettings(name, "autotvm", 0, False, 0), {}, home / name)
+            compile_untuned(MODELS[name], home / name, describe_cpu(threads=threads))
         return home / name
 
     return made

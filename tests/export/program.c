@@ -12,32 +12,19 @@ enum { RUNS = 20, THREADS = 3 };
 #ifdef COUNT_ALLOCATIONS
 
 /* Takes the place of the system's functions, for all libraries of the program. */
-extern void* __libc_malloc(size_t);
-extern void* __libc_calloc(size_t, size_t);
-extern void* __libc_realloc(void*, size_t);
-extern void* __libc_memalign(size_t, size_t);
 static _Atomic long allocations;
 
-void* malloc(size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
+#define COUNTED(name, parameters, arguments) \
+  extern void* __libc_##name parameters;     \
+  void* name parameters {                    \
+    ++allocations;                           \
+    return __libc_##name arguments;          \
+  }
 
-void* calloc(size_t count, size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-
-void* realloc(void* old, size_t bytes) {
-  ++allocations;
-  return __libc_realloc(old, bytes);
-}
-
-void* memalign(size_t alignment, size_t bytes) {
-  ++allocations;
-  return __libc_memalign(alignment, bytes);
-}
-
+COUNTED(malloc, (size_t bytes), (bytes))
+COUNTED(calloc, (size_t count, size_t bytes), (count, bytes))
+COUNTED(realloc, (void* old, size_t bytes), (old, bytes))
+COUNTED(memalign, (size_t alignment, size_t bytes), (alignment, bytes))
 void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
 int posix_memalign(void** made, size_t alignment, size_t bytes) { return !(*made = memalign(alignment, bytes)); }
 
@@ -64,8 +51,7 @@ static network_error run(network_instance* instance, buffers* own, size_t shift)
 
 static network_instance* create(void) {
   network_instance* instance;
-  network_settings settings = {0};
-  settings.weights = weights;
+  network_settings settings = {.weights = weights};
   network_error error = network_create(&instance, &settings);
   if (!error) return instance;
   printf("%s\n", network_error_text(error));
@@ -161,48 +147,41 @@ static void say(network_error error) { printf("%d %s\n", error, network_error_te
 
 /* Prints the error of each wrong call. */
 static int make_errors(void) {
-  static _Alignas(64) char arena[NETWORK_ARENA_BYTES + 64];
+  enum { ARENA = NETWORK_ARENA_BYTES, IN = NETWORK_INPUT_0_BYTES };
+  enum { FIRST = NETWORK_OUTPUT_0_BYTES, SECOND = NETWORK_OUTPUT_1_BYTES };
+  static _Alignas(64) char arena[ARENA + 64];
   network_instance* instance = NULL;
-  network_settings settings = {0};
+  const network_settings settings[] = {
+      {.weights = "/nowhere/network.weights"},
+      {.weights = "/"},
+      {.weights = weights, .level = "x86-64-v9"},
+      {.weights = weights, .arena = arena, .arena_bytes = ARENA - 1},
+      {.weights = weights, .arena = arena + 1, .arena_bytes = ARENA},
+      {.weights = weights, .arena = arena, .arena_bytes = ARENA},
+  };
   say(network_create(NULL, NULL));
   say(network_create(&instance, NULL));
-  settings.weights = "/nowhere/network.weights";
-  say(network_create(&instance, &settings));
-  settings.weights = "/";
-  say(network_create(&instance, &settings));
-  settings.weights = weights;
-  settings.level = "x86-64-v9";
-  say(network_create(&instance, &settings));
-  settings.level = NULL;
-  settings.arena = arena;
-  settings.arena_bytes = NETWORK_ARENA_BYTES - 1;
-  say(network_create(&instance, &settings));
-  settings.arena = arena + 1;
-  settings.arena_bytes = NETWORK_ARENA_BYTES;
-  say(network_create(&instance, &settings));
-  if (instance) return 1;
-  settings.arena = arena;
-  say(network_create(&instance, &settings));
-  network_input input = {given.input, NETWORK_INPUT_0_BYTES};
-  network_output outputs[] = {{given.first, NETWORK_OUTPUT_0_BYTES}, {given.second, NETWORK_OUTPUT_1_BYTES}};
-  say(network_run(NULL, &input, outputs));
-  say(network_run(instance, NULL, outputs));
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; ++i) {
+    if (instance) return 1;
+    say(network_create(&instance, &settings[i]));
+  }
+  const network_input input = {given.input, IN};
+  const network_output first = {given.first, FIRST}, second = {given.second, SECOND};
+  const struct {
+    network_input input;
+    network_output outputs[2];
+  } runs[] = {
+      {{NULL, IN}, {first, second}},
+      {{given.input, IN - 1}, {first, second}},
+      {input, {first, {given.second, SECOND + 1}}},
+      {input, {first, {given.first + FIRST - 1, SECOND}}},
+      {input, {first, {given.input, SECOND}}},
+      {input, {first, second}},
+  };
+  say(network_run(NULL, &input, runs[0].outputs));
+  say(network_run(instance, NULL, runs[0].outputs));
   say(network_run(instance, &input, NULL));
-  input.data = NULL;
-  say(network_run(instance, &input, outputs));
-  input.data = given.input;
-  input.bytes--;
-  say(network_run(instance, &input, outputs));
-  input.bytes++;
-  outputs[1].bytes++;
-  say(network_run(instance, &input, outputs));
-  outputs[1].bytes--;
-  outputs[1].data = given.first + NETWORK_OUTPUT_0_BYTES - 1;
-  say(network_run(instance, &input, outputs));
-  outputs[1].data = given.input;
-  say(network_run(instance, &input, outputs));
-  outputs[1].data = given.second;
-  say(network_run(instance, &input, outputs));
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) say(network_run(instance, &runs[i].input, runs[i].outputs));
   network_destroy(instance);
   network_destroy(NULL);
   say((network_error)-1);

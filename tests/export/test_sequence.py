@@ -65,16 +65,22 @@ def test_equal_constants_are_stored_once() -> None:
     assert len(read(sums).constants) == 1
 
 
-def test_what_has_no_form_in_c_is_named() -> None:
-    def packed(builder: relax.BlockBuilder, x: Any) -> Any:
-        return builder.emit(relax.op.call_dps_packed("some.function", [x], relax.TensorType((2, 3), "float32")))
-
-    with pytest.raises(ExportError, match=r"some\.function.*, which has no form in C"):
-        read(packed)
-    with pytest.raises(ExportError, match="the network has 1 outputs, but the build describes 2"):
-        read(doubled, 2)
+def packed(builder: relax.BlockBuilder, x: Any) -> Any:
+    return builder.emit(relax.op.call_dps_packed("some.function", [x], relax.TensorType((2, 3), "float32")))
 
 
-def test_types_without_a_form_in_c_are_named() -> None:
-    with pytest.raises(ExportError, match="the network has a tensor of bfloat16"):
-        read(lambda builder, x: builder.emit(relax.op.astype(x, "bfloat16")))
+@pytest.mark.parametrize(
+    ("body", "outputs", "message"),
+    [
+        (packed, 1, r"some\.function.*, which has no form in C"),
+        (doubled, 2, "the network has 1 outputs, but the build describes 2"),
+        (
+            lambda builder, x: builder.emit(relax.op.astype(x, "bfloat16")),
+            1,
+            "the network has a tensor of bfloat16, which has no form in C",
+        ),
+    ],
+)
+def test_what_has_no_form_in_c_is_named(body: Body, outputs: int, message: str) -> None:
+    with pytest.raises(ExportError, match=message):
+        read(body, outputs)

@@ -20,6 +20,13 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["export", *map(str, arguments)])
 
 
+def refused(folder: Path, *arguments: object) -> str:
+    """Returns what is said of an export that writes nothing."""
+    outcome = invoke(*arguments, "--to", folder)
+    assert outcome.exit_code == 2 and not folder.exists(), outcome.output
+    return outcome.output
+
+
 @pytest.fixture
 def joined(build: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A build, in whose project the tests run."""
@@ -61,9 +68,7 @@ def test_a_library_that_python_has_imported_is_replaced(joined: Path, tmp_path: 
     ],
 )
 def test_wrong_options_are_refused(arguments: list[str], message: str, joined: Path, tmp_path: Path) -> None:
-    outcome = invoke(joined, "--to", tmp_path / "out", *arguments)
-    assert outcome.exit_code == 2 and message in outcome.output
-    assert not (tmp_path / "out").exists()
+    assert message in refused(tmp_path / "out", joined, *arguments)
 
 
 def test_a_folder_with_other_files_stays_as_it_is(joined: Path, tmp_path: Path) -> None:
@@ -77,21 +82,18 @@ def test_a_folder_with_other_files_stays_as_it_is(joined: Path, tmp_path: Path) 
 
 @pytest.mark.guard
 def test_builds_for_other_targets_are_refused(accelerated: Path, joined: Path, tmp_path: Path) -> None:
-    outcome = invoke(accelerated / "net", "--to", tmp_path / "out")
-    assert outcome.exit_code == 2 and "found a build for vta; only builds for a cpu can be exported" in outcome.output
-    description = {**describe_cuda(arch="sm_90"), "kind": "cuda"}
+    out = tmp_path / "out"
+    assert "found a build for vta; only builds for a cpu can be exported" in refused(out, accelerated / "net")
     (tmp_path / "gpu").mkdir()
+    description = {**describe_cuda(arch="sm_90"), "kind": "cuda"}
     write_build(tmp_path / "gpu", replace(read_build(joined), target_description=description))
-    outcome = invoke(tmp_path / "gpu", "--to", tmp_path / "out")
-    assert outcome.exit_code == 2 and "found a build for cuda" in outcome.output
-    assert invoke(tmp_path, "--to", tmp_path / "out").exit_code == 2
-    assert not (tmp_path / "out").exists()
+    assert "found a build for cuda" in refused(out, tmp_path / "gpu")
+    refused(out, tmp_path)
 
 
 def test_what_has_no_form_in_c_is_named(build: Callable[[str], Path], joined: Path, tmp_path: Path) -> None:
-    outcome = invoke(build("ordered"), "--to", tmp_path / "out")
-    assert outcome.exit_code == 2
-    assert "calls tvm.contrib.sort.argsort of TVM's runtime, which has no form in C" in outcome.output
+    said = refused(tmp_path / "out", build("ordered"))
+    assert "calls tvm.contrib.sort.argsort of TVM's runtime, which has no form in C" in said
 
 
 def test_a_library_that_differs_from_its_build_is_refused(
@@ -99,23 +101,19 @@ def test_a_library_that_differs_from_its_build_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_onnx(tmp_path / "net.onnx", 1)
-    outcome = invoke(build("file", threads=1), "--to", "out", "--level", "tuned")
-    assert outcome.exit_code == 2 and "the library's outputs differ from the build's" in outcome.output
-    assert not (tmp_path / "out").exists()
+    said = refused(tmp_path / "out", build("file", threads=1), "--level", "tuned")
+    assert "the library's outputs differ from the build's" in said
 
 
 def test_missing_tools_are_named(joined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, path in (("cc", find_compiler()), ("as", needs("as"))):
         (tmp_path / name).symlink_to(path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    outcome = invoke(joined, "--to", tmp_path / "out", "--level", "tuned")
-    assert outcome.exit_code == 2 and "found no `ld` on PATH; install binutils" in outcome.output
-    assert not (tmp_path / "out").exists()
+    assert "found no `ld` on PATH; install binutils" in refused(tmp_path / "out", joined, "--level", "tuned")
 
 
 def test_another_network_than_the_build_has_is_refused(joined: Path, tmp_path: Path) -> None:
     other = replace(read_build(joined), entry={"source": "torch:tiny:branches", "inputs": {"x": [1, 3, 12, 12]}})
     (tmp_path / "other").mkdir()
     write_build(tmp_path / "other", other)
-    outcome = invoke(tmp_path / "other", "--to", tmp_path / "out")
-    assert outcome.exit_code == 2 and "has changed since it was extracted" in outcome.output
+    assert "has changed since it was extracted" in refused(tmp_path / "out", tmp_path / "other")

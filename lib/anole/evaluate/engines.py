@@ -65,7 +65,7 @@ class Engine:
         return found
 
 
-def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int) -> Engine:
+def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int | None = None) -> Engine:
     """Returns an engine for a compiled build; arguments and errors are those of `load_machine`."""
     import tvm
 
@@ -87,13 +87,13 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
     return Engine("build", run, outputs, give)
 
 
-def load_machine(folder: Path, runs_on: str, threads: int) -> VirtualMachine:
+def load_machine(folder: Path, runs_on: str, threads: int | None = None) -> VirtualMachine:
     """Returns the virtual machine of a compiled build; its function is ``main``.
 
     Args:
         folder: the build's folder.
         runs_on: TVM's name of the kind of device.
-        threads: number of CPU threads.
+        threads: number of CPU threads that TVM must have; None for any.
 
     Raises:
         BuildError: the library cannot be loaded, or TVM was already started with another number of threads.
@@ -102,7 +102,7 @@ def load_machine(folder: Path, runs_on: str, threads: int) -> VirtualMachine:
     from tvm.runtime.vm import VirtualMachine
 
     started = int(tvm.get_global_func("runtime.NumThreads")())
-    if started != threads:
+    if threads is not None and started != threads:
         raise BuildError(f"{folder}: built for {threads} threads; TVM was started with {started} in this process")
     try:
         return VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.device(runs_on))
@@ -116,13 +116,8 @@ def reference_engines(
 ) -> Iterator[list[Engine]]:
     """Yields torch eager, if the model is a torch model, and ONNX Runtime, if the model can be exported to ONNX.
 
-    Beside a build for a GPU, torch runs on the GPU too, and ONNX Runtime runs only if there is no torch.
-
-    Args:
-        model: the network.
-        inputs: the inputs.
-        threads: number of CPU threads.
-        runs_on: TVM's name of the kind of device that the build runs on.
+    Beside a build for a GPU, which TVM calls `runs_on`, torch runs on the GPU too, and ONNX Runtime runs only if there
+    is no torch.
 
     Raises:
         ExtractError: the model cannot be loaded.
@@ -200,13 +195,7 @@ def export_onnx(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], p
 
 
 def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int, part: bytes | None = None) -> Engine:
-    """Returns an ONNX Runtime engine on the CPU.
-
-    Args:
-        path: the file.
-        inputs: the network's inputs.
-        threads: number of CPU threads.
-        part: the part of the file to run, whose weights may lie in other files beside it; None for the whole.
+    """Returns an ONNX Runtime engine on the CPU of a file, or of a part of it whose weights may lie beside the file.
 
     Raises:
         BuildError: ONNX Runtime cannot load the file.
@@ -230,10 +219,7 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
 def onnxruntime_session(model: str | bytes, threads: int, folder: Path = Path()) -> onnxruntime.InferenceSession:
     """Returns a session of ONNX Runtime on the CPU that computes the same on every processor.
 
-    Args:
-        model: the path or the content of a file.
-        threads: number of CPU threads.
-        folder: where the weights of a content are that has them in other files.
+    The model is the path of a file, or a content, which may have its weights in other files of a folder.
     """
     import onnxruntime
 

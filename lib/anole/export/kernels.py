@@ -1,13 +1,17 @@
-"""Compiles a build's network once more, as it was compiled, but to kernels alone and for several levels."""
+"""Compiles a build's network once more, as it was compiled, but to kernels alone and for several levels.
+
+The memory that kernels allocate while they run is counted, so that the arena has room for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tvm
+from tvm import ir, tirx
+from tvm.ir.instrument import pass_instrument
 
 from anole.compile.build import match_network
 from anole.compile.device import lower_network
@@ -15,10 +19,14 @@ from anole.compile.recorded import recorded_manifest, recorded_receipts
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
 from anole.export.levels import Level
+from anole.export.memory import rounded
 from anole.export.sequence import KernelSequence, check_kernels, lower_calls, read_sequence
-from anole.export.workspaces import Workspaces
 from anole.targets.base import Device
 from anole.targets.cpu.device.builder import llvm_target
+from anole.targets.shared.nodes import collect
+
+_ALLOCATING = "TVMBackendAllocWorkspace"
+_LOWERING = "tirx.LowerTVMBuiltin"
 
 
 @dataclass(frozen=True)
@@ -49,28 +57,48 @@ def lower_build(build: Build, target: Device) -> Lowered:
     return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}))
 
 
-def compile_level(lowered: Lowered, target: Device, level: Level, threads: int, made: Path) -> Workspaces:
-    """Writes the object with the kernels of one level, if there are any, and returns what memory they allocate.
+def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, workspaces: Workspaces) -> None:
+    """Writes the object with the kernels of one level, if there are any, and counts what memory they allocate.
 
     The kernels do not check their arguments, which are the library's own.
     """
-    workspaces = Workspaces()
     if not lowered.kernels.kernels:
-        return workspaces
+        return
     options: dict[str, Any] = {**target.compiler_options, "tirx.disable_assert": True}
-    processor = llvm_target({**level.description, "threads": threads})
+    processor = llvm_target({**level.description, "threads": target.threads})
     try:
         with tvm.transform.PassContext(config=options, instruments=[workspaces]):
             library = tvm.tirx.build(lowered.functions, target=processor, pipeline=target.compiler_pipeline())
     except Exception as error:
         raise ExportError(f"TVM cannot compile the kernels for {level.name}: {cause(error)}") from error
     library.write_to_file(str(made), "o")
-    return workspaces
 
 
-def largest(each: Sequence[Workspaces]) -> Workspaces:
-    """Returns workspaces that suffice for all levels."""
-    made = Workspaces()
-    made.serial_bytes = max(one.serial_bytes for one in each)
-    made.chunk_bytes = max(one.chunk_bytes for one in each)
-    return made
+@pass_instrument
+class Workspaces:
+    """Observes compilations of kernels.
+
+    Attributes:
+        serial_bytes: the most that one kernel allocates outside its parallel loops.
+        chunk_bytes: the most that one chunk of a parallel loop allocates.
+    """
+
+    serial_bytes = 0
+    chunk_bytes = 0
+
+    def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
+        """Counts after the pass that makes the calls; TVM calls it after every pass."""
+        if info.name != _LOWERING:
+            return
+        for _, function in module.functions_items():
+            if isinstance(function, tirx.PrimFunc):
+                loops = [loop for loop in collect(function.body, tirx.For) if loop.kind == tirx.ForKind.PARALLEL]
+                inner = [_allocated(loop.body) for loop in loops]
+                self.chunk_bytes = max(self.chunk_bytes, *inner, 0)
+                self.serial_bytes = max(self.serial_bytes, _allocated(function.body) - sum(inner))
+
+
+def _allocated(root: Any) -> int:
+    """Returns the bytes of all allocations in a statement: at least what is allocated at once."""
+    calls = [call for call in collect(root, ir.Call) if _ALLOCATING in getattr(call.op, "name", "")]
+    return sum(rounded(int(call.args[2])) for call in calls)

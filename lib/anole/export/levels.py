@@ -70,13 +70,7 @@ sub-leaf, number of the register, bit."""
 
 @dataclass(frozen=True)
 class Level:
-    """A set of instructions.
-
-    Attributes:
-        name: its name, as the library tells it.
-        description: the processor that has it, as a target.
-        features: those of LLVM's names of its extensions that kernels may contain.
-    """
+    """A set of instructions: its name, a processor that has it, as a target, and LLVM's names of what it adds."""
 
     name: str
     description: Mapping[str, Any]
@@ -94,11 +88,7 @@ class Level:
 
 
 def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) -> list[Level]:
-    """Returns the levels of a library, in the order in which it tries them.
-
-    Args:
-        description: the target that the build was tuned for.
-        wanted: names of levels; all that it can have if there are none.
+    """Returns the levels of a library, those that are wanted or all, in the order in which it tries them.
 
     Raises:
         ExportError: the processor is no x86-64, or the library cannot have a level that is wanted.

@@ -33,10 +33,7 @@ def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None
 def link_level(folder: Path, level: Level, kernels: Path) -> Path:
     """Returns an object with the kernels of one level, of which only the table can be seen from outside.
 
-    Args:
-        folder: where the sources are, and the object is written.
-        level: the level.
-        kernels: the object that TVM wrote; missing if there are no kernels.
+    TVM wrote `kernels`, unless there are none. The folder has the sources, and gets the object.
 
     Raises:
         ExportError: a kernel calls a function of TVM's runtime.
@@ -71,15 +68,8 @@ def link_library(
 ) -> None:
     """Links the library, shared and static.
 
-    Args:
-        folder: where the sources are.
-        levels: the objects of `link_level`.
-        shared: where the shared library is written.
-        static: where the static one is written.
-        prefix: what the names of its functions begin with.
-        threads: the most threads, with the caller.
-        weights: the weights, if they shall be in the library.
-        options: further options of the compiler, such as a sanitizer.
+    The sources are in the folder, and the levels are the objects of `link_level`. At most so many threads run the
+    network, with the caller; the weights are given if they shall be in the library.
 
     Raises:
         MachineError: a tool is missing or failed.

@@ -34,12 +34,7 @@ class Place(IntEnum):
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that a kernel reads or writes.
-
-    Attributes:
-        place: where it lies.
-        number: which input, output, constant or buffer it is; several operands may be views of one.
-    """
+    """A tensor that a kernel reads or writes: a view of an input, output, constant or buffer, by its number."""
 
     place: Place
     number: int

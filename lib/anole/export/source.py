@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from anole.documents.build import TensorInfo
-from anole.export.arena import Plan, plan_buffers, rounded
+from anole.export.kernels import Workspaces
 from anole.export.levels import Level
+from anole.export.memory import Plan, Weights, plan_buffers, rounded
 from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, Place
-from anole.export.weights import Weights
-from anole.export.workspaces import Workspaces
 
 _TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import re
+import runpy
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 from anole.compile.folder import new_folder
-from anole.documents.build import read_build
+from anole.documents.build import Build, read_build
 from anole.errors import ExportError
-from anole.export.check import check_library
+from anole.evaluate.comparison import draw_inputs, relative_error
+from anole.evaluate.engines import build_engine
 from anole.export.folder import PREFIX, WEIGHTS_ENDING, check_folder, user_files
-from anole.export.kernels import compile_level, largest, lower_build
+from anole.export.kernels import Workspaces, compile_level, lower_build
 from anole.export.levels import choose_levels
 from anole.export.library import link_level, link_library, write_sources
+from anole.export.memory import pack_weights
 from anole.export.source import Network, kernel_list_text, plan_text, tables_text
-from anole.export.weights import pack_weights
 from anole.targets import get_target
 from anole.targets.cpu.target import CpuTarget
 
@@ -28,6 +31,9 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 _MOST_BYTES_INSIDE = 1_500_000_000
 """Code reaches 2 GiB, and a program may have other libraries, too."""
+
+_MOST_ERROR = 1e-4
+"""As in evaluations: levels of instructions differ by rounding, other weights by more."""
 
 
 def export_build(
@@ -39,7 +45,7 @@ def export_build(
     options: Sequence[str] = (),
     check: bool = True,
 ) -> Network:
-    """Exports a build for a CPU.
+    """Exports a build for a CPU, and returns what the library consists of.
 
     Args:
         source: the build's folder.
@@ -49,9 +55,6 @@ def export_build(
         prefix: what the names of functions and files begin with.
         options: further options of the C compiler, such as a sanitizer.
         check: whether the library's outputs are compared with the build's, if this is the build's processor.
-
-    Returns:
-        What the library consists of.
 
     Raises:
         DocumentError: the folder holds no build.
@@ -72,10 +75,9 @@ def export_build(
     lowered = lower_build(build, target)
     with TemporaryDirectory(prefix="anole-") as scratch, new_folder(folder) as made:
         objects = [Path(scratch, f"kernels-{level.identifier}.o") for level in chosen]
-        workspaces = [
-            compile_level(lowered, target, level, target.threads, path)
-            for level, path in zip(chosen, objects, strict=True)
-        ]
+        workspaces = Workspaces()
+        for level, path in zip(chosen, objects, strict=True):
+            compile_level(lowered, target, level, path, workspaces)
         network = Network(
             title=f"The network {build.model} as build {build.name}",
             model=build.model,
@@ -84,7 +86,7 @@ def export_build(
             kernels=lowered.kernels,
             weights=pack_weights(lowered.kernels.constants),
             weights_inside=weights_inside,
-            workspaces=largest(workspaces),
+            workspaces=workspaces,
             levels=chosen,
             threads=target.threads,
         )
@@ -101,16 +103,7 @@ def export_build(
 def write_library(
     network: Network, kernels: Sequence[Path], scratch: Path, made: Path, prefix: str, options: Sequence[str]
 ) -> None:
-    """Writes the library and what comes with it.
-
-    Args:
-        network: the network.
-        kernels: the object with the kernels of each level.
-        scratch: a folder for sources and objects.
-        made: where the library goes.
-        prefix: what the names of functions and files begin with.
-        options: further options of the compiler, such as a sanitizer.
-    """
+    """Writes the library and what comes with it, from an object with the kernels of each level."""
     if network.weights_inside and len(network.weights.content) > _MOST_BYTES_INSIDE:
         raise ExportError("the weights are too large for a library; put them into a file: --weights file")
     users = user_files(network, version("anole"), prefix)
@@ -130,3 +123,38 @@ def write_library(
         scratch, levels, made / f"lib{prefix}.so", made / f"lib{prefix}.a", prefix, network.threads,
         weights if network.weights_inside else None, options,
     )  # fmt: skip
+
+
+def check_library(build: Build, source: Path, wrapper: Path) -> None:
+    """Compares the outputs of a library, by its wrapper for Python, with those of its build in the folder `source`.
+
+    The model, or Anole, may have changed since the build was compiled. Nothing is compared if this processor cannot
+    run the library.
+
+    Raises:
+        BuildError: the build cannot be loaded.
+        ExportError: the library fails, or computes something else.
+    """
+    # An import would write bytecode into the folder that users get.
+    python, inputs = SimpleNamespace(**runpy.run_path(str(wrapper))), draw_inputs(build)
+    try:
+        network = python.Network()
+    except python.NetworkError as error:
+        _log.warning("%s: not compared with the build: %s", build.name, error)
+        return
+    with network:
+        try:
+            found = network(*inputs)
+        except python.NetworkError as error:
+            raise ExportError(f"build {build.name}: the library fails: {error}") from error
+        expected = build_engine(source, inputs, "cpu").compute()
+        if all(mine.tobytes() == theirs.tobytes() for mine, theirs in zip(found, expected, strict=True)):
+            _log.info("%s: its outputs are the build's, bit by bit", build.name)
+            return
+        distance = relative_error(found, expected)
+        if distance > _MOST_ERROR:
+            raise ExportError(
+                f"build {build.name}: the library's outputs differ from the build's by {distance:.1e}: the weights or "
+                "Anole have changed since it was compiled; compile it again"
+            )
+        _log.warning("%s: outputs at level %s differ from the build's by %.1e", build.name, network.level, distance)

@@ -1,13 +1,15 @@
-"""The plan of the arena: tensors that are alive at once never share memory, and others do."""
+"""The memory of a library: what is alive at once never shares memory, and weights have a checksum and are aligned."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.export.arena import ALIGNMENT, plan_buffers, rounded
+from anole.export.memory import ALIGNMENT, checksum_of, pack_weights, plan_buffers, rounded
 from anole.export.sequence import KernelSequence, Operand, Place, Step
 
 
@@ -48,3 +50,29 @@ def test_a_chain_needs_two_buffers() -> None:
 
 def test_buffers_that_nothing_uses_take_no_room() -> None:
     assert plan_buffers(sequence([1000, 64], [[1]])).size_bytes == 64
+
+
+def test_constants_are_aligned_and_found_again() -> None:
+    constants = [np.arange(3, dtype=np.float32), np.array(7, np.int64), np.ones((5, 40), np.uint8)]
+    weights = pack_weights(constants)
+    assert len(weights.content) % 64 == 0 and len(pack_weights([]).content) == 64
+    for constant, offset in zip(constants, weights.offsets, strict=True):
+        assert offset % 64 == 0
+        found = np.frombuffer(weights.content, constant.dtype, constant.size, offset)
+        np.testing.assert_array_equal(found, constant.ravel())
+
+
+@pytest.mark.parametrize("size", [64, 64 * 8192, 64 * 20000])
+def test_the_checksum_is_a_polynomial_in_each_lane(size: int) -> None:
+    body = np.random.default_rng(0).bytes(size)
+    lanes, factor = [0] * 8, 0x9E3779B97F4A7C15
+    for at in range(0, size, 64):
+        words = np.frombuffer(body, "<u8", 8, at).tolist()
+        lanes = [(lane * factor + word) % 2**64 for lane, word in zip(lanes, words, strict=True)]
+    expected = 0
+    for lane in lanes:
+        expected = (expected * factor + lane) % 2**64
+    assert checksum_of(body) == expected
+    changed = bytearray(body)
+    changed[size // 2] ^= 128
+    assert checksum_of(bytes(changed)) != expected

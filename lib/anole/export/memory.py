@@ -1,0 +1,132 @@
+"""The memory of a library: the plan of its arena for intermediate tensors, and its weights as one block of bytes.
+
+Tensors of the arena share memory if they are not alive at once. The block of weights has a header, which tells whether
+it is the right one and whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.export.sequence import KernelSequence, Place
+
+ALIGNMENT = 64
+"""Bytes; kernels read and write whole vectors, and what two threads write shares no cache line."""
+
+_MAGIC = b"ANOLEWTS"
+_HEADER = struct.Struct("<8sQQ32s8x")
+_FACTOR = 0x9E3779B97F4A7C15
+_LANES = 8
+_ROWS = 1 << 13
+"""How many rows of lanes are summed up at once."""
+
+_WRAP = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Offsets of the buffers of a sequence, in bytes, and the size of all of them together."""
+
+    offsets: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class _Life:
+    """The first and the last step that use a buffer."""
+
+    buffer: int
+    size_bytes: int
+    first: int
+    last: int
+
+    def overlaps(self, other: _Life) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def rounded(size_bytes: int) -> int:
+    """Returns a size rounded up to the alignment."""
+    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def plan_buffers(sequence: KernelSequence) -> Plan:
+    """Places the buffers one by one, the largest first, each at the lowest offset that is free while it is alive."""
+    placed: list[tuple[int, _Life]] = []
+    for life in sorted(_lives(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
+        taken = sorted((at, at + each.size_bytes) for at, each in placed if each.overlaps(life))
+        offset = 0
+        for begin, end in taken:
+            if offset + life.size_bytes <= begin:
+                break
+            offset = max(offset, end)
+        placed.append((offset, life))
+    offsets = {life.buffer: offset for offset, life in placed}
+    size = max((offset + life.size_bytes for offset, life in placed), default=0)
+    return Plan(tuple(offsets.get(buffer, 0) for buffer in range(len(sequence.buffers))), size)
+
+
+def _lives(sequence: KernelSequence) -> list[_Life]:
+    uses: dict[int, list[int]] = {}
+    for position, step in enumerate(sequence.steps):
+        for operand in step.operands:
+            if operand.place is Place.BUFFER:
+                uses.setdefault(operand.number, []).append(position)
+    for operand, _ in sequence.copies:
+        if operand.place is Place.BUFFER:
+            uses.setdefault(operand.number, []).append(len(sequence.steps))
+    return [_Life(buffer, rounded(sequence.buffers[buffer]), at[0], at[-1]) for buffer, at in uses.items()]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The constants of a network.
+
+    Attributes:
+        content: all bytes: the header and the constants.
+        offsets: where each constant begins in them.
+        checksum: of everything behind the header, see `checksum_of`.
+        digest: SHA-256 of the same.
+    """
+
+    content: bytes
+    offsets: tuple[int, ...]
+    checksum: int
+    digest: bytes
+
+
+def pack_weights(constants: Sequence[NDArray[Any]]) -> Weights:
+    """Returns constants one behind the other, each aligned."""
+    assert _HEADER.size == ALIGNMENT
+    parts, offsets, size = [], [], ALIGNMENT
+    for constant in constants:
+        offsets.append(size)
+        parts.append(constant.tobytes())
+        parts.append(bytes(rounded(constant.nbytes) - constant.nbytes))
+        size += rounded(constant.nbytes)
+    body = b"".join(parts)
+    checksum, digest = checksum_of(body), hashlib.sha256(body).digest()
+    return Weights(_HEADER.pack(_MAGIC, size, checksum, digest) + body, tuple(offsets), checksum, digest)
+
+
+def checksum_of(body: bytes) -> int:
+    """Returns a checksum that is fast in C: in each of eight lanes of 64 bits, a polynomial modulo 2^64.
+
+    Its factor is odd, so that every change of a single word changes it.
+    """
+    rows = np.frombuffer(body, "<u8").reshape(-1, _LANES)
+    lanes = np.zeros(_LANES, np.uint64)
+    powers = np.array([pow(_FACTOR, _ROWS - 1 - row, 1 << 64) for row in range(_ROWS)], np.uint64)[:, None]
+    for begin in range(0, len(rows), _ROWS):
+        block = rows[begin : begin + _ROWS]
+        lanes = lanes * np.uint64(pow(_FACTOR, len(block), 1 << 64)) + (block * powers[-len(block) :]).sum(0, np.uint64)
+    total = 0
+    for lane in lanes.tolist():
+        total = (total * _FACTOR + lane) & _WRAP
+    return total
