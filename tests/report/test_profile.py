@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from anole.documents.build import FILE, Build, Coverage, read_build, write_build
-from anole.documents.document import with_schema
+from anole.documents.build import Build, Coverage, read_build, write_build
 from anole.errors import BuildError
 from anole.report.profile import Profile, Roofline, Row, profile_build, render_profile
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
+from anole.targets.vta.settings import describe_vta
 
 from ..tiny_builds import build_tiny, run_python
 
@@ -65,45 +65,32 @@ def test_the_kernels_add_up_to_the_whole(tmp_path: Path) -> None:
 
 def a_build_for(description: Mapping[str, Any]) -> Build:
     """Returns a build of an empty network for a target, without kernels."""
+    entry = {"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 96, 96]}}
     return Build(
-        name="net",
-        model="net",
-        entry={"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 96, 96]}},
-        target="target",
-        target_description=description,
-        preset="autotvm",
-        trials=0,
-        seed=0,
-        created_at="2026-11-21T11:00:00.000Z",
-        inputs=(),
-        outputs=(),
-        coverage=Coverage(0, 0, 0.0),
-        tasks=(),
-        versions={},
-    )
+        "net", "net", entry, "target", description, preset="autotvm", trials=0, seed=0, inputs=(), outputs=(), tasks=(),
+        created_at="2026-11-21T11:00:00.000Z", coverage=Coverage(0, 0, 0.0), versions={},
+    )  # fmt: skip
 
 
-def test_a_build_for_a_gpu(tmp_path: Path) -> None:
-    description = {**describe_cuda(arch="sm_90"), "kind": "cuda"}
-    absence = CudaTarget(description).absence() or "is for cuda; only builds for the CPU can be profiled"
+GPU, SIMULATOR = {**describe_cuda(arch="sm_90"), "kind": "cuda"}, {**describe_vta(), "kind": "vta"}
+ABSENCE = CudaTarget(GPU).absence() or "is for cuda; only builds for the CPU can be profiled"
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        (GPU, re.escape(ABSENCE)),
+        (SIMULATOR, "is for vta, which is simulated; see `anole vta`"),
+        # Older versions of Anole described no kernels.
+        (describe_cpu(), "build.json lacks kernels; compile it again"),
+    ],
+    ids=["gpu", "simulator", "old"],
+)
+def test_a_build_whose_kernels_cannot_be_timed_is_refused(
+    tmp_path: Path, description: Mapping[str, Any], message: str
+) -> None:
     write_build(tmp_path, a_build_for(description))
-    with pytest.raises(BuildError, match=re.escape(f"{tmp_path}: {absence}")):
-        profile_build(tmp_path, 0.0)
-
-
-def test_a_build_for_simulated_hardware(tmp_path: Path) -> None:
-    from anole.targets.vta.settings import describe_vta
-
-    write_build(tmp_path, a_build_for({**describe_vta(), "kind": "vta"}))
-    with pytest.raises(BuildError, match=r"is for vta, which is simulated; see `anole vta`"):
-        profile_build(tmp_path, 0.0)
-
-
-def test_a_build_of_an_older_version(tmp_path: Path) -> None:
-    plain = with_schema(a_build_for(describe_cpu()))
-    del plain["kernels"]
-    (tmp_path / FILE).write_text(json.dumps(plain))
-    with pytest.raises(BuildError, match=r"build.json lacks kernels; compile it again"):
+    with pytest.raises(BuildError, match=f"{re.escape(str(tmp_path))}: {message}"):
         profile_build(tmp_path, 0.0)
 
 
@@ -120,11 +107,16 @@ def test_the_least_time_is_that_of_arithmetic_or_of_memory() -> None:
     assert PEAK.least_s(10**9, 10**8) == pytest.approx(1e-2)
 
 
+def shown(**settings: Any) -> str:
+    console = Console(file=io.StringIO(), **settings)
+    with console.capture() as captured:
+        console.print(render_profile(PROFILE))
+    return captured.get()
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(render_profile(PROFILE))
-    title, roof, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in console.export_text().splitlines())
+    title, roof, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in shown(width=width).splitlines())
     assert title == ["net-cpu: 2.50 ms with 2 threads"]
     assert roof == ["the roof: 1,000 GFLOP/s and 10.0 GB/s, measured beside it"]
     assert header == ["layers", "calls", "time", "share", "rate", "of roof"]
@@ -140,8 +132,6 @@ def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
 
 
 def test_a_kernel_that_is_slow_for_what_it_computes_stands_out() -> None:
-    console = Console(width=80, color_system="standard", force_terminal=True, file=io.StringIO())
-    with console.capture() as captured:
-        console.print(render_profile(PROFILE))
-    assert [line for line in captured.get().splitlines() if "\x1b[33m" in line and "max_pool2d" in line]
-    assert not [line for line in captured.get().splitlines() if "\x1b[33m" in line and "layer1" in line]
+    lines = shown(width=80, color_system="standard", force_terminal=True).splitlines()
+    (yellow,) = (line for line in lines if "\x1b[33m" in line)
+    assert "max_pool2d" in yellow

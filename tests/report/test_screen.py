@@ -7,10 +7,12 @@ import logging
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from anole.report import screen as module
-from anole.report.screen import Screen
+from anole.report.screen import Screen, render_results
+
+from ..record_project import Project
 
 
 @pytest.fixture
@@ -22,12 +24,17 @@ def now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
     return now
 
 
-def drawn(screen: Screen, width: int = 80) -> list[str]:
-    """Returns the lines of the progress on a terminal of this width."""
+def lines_of(shown: RenderableType, width: int) -> list[str]:
+    """Returns what a terminal of this width shows."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(screen.progress())
+        console.print(shown)
     return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def drawn(screen: Screen, width: int = 80) -> list[str]:
+    """Returns the lines of the progress."""
+    return lines_of(screen.progress(), width)
 
 
 def test_the_time_left_is_known_once_a_job_ended_that_adds_none(now: list[float]) -> None:
@@ -65,3 +72,46 @@ def test_what_is_told_is_told_in_full(now: list[float], capsys: pytest.CaptureFi
     screen.tell("", logging.INFO)
     screen.close()
     assert capsys.readouterr().err == "a line of more than eighty characters " * 5 + "[bold]\nand another\n"
+
+
+def shown(database: Path, width: int) -> list[str]:
+    """Returns the lines of the latencies."""
+    return lines_of(render_results(database), width)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path)
+    project.fill()
+    return project
+
+
+def test_each_build_stands_beside_its_references(project: Project) -> None:
+    project.evaluate("resnet18-cpu", 0.016)
+    project.merge()
+    blank, header, first, *_ = lines = shown(project.database, 200)
+    assert (blank, header.split("  ")[0]) == ("", "build")
+    assert [name.strip() for name in header.split("  ") if name] == ["build", "ms", "torch", "ONNX Runtime", "error"]
+    rows = project.rows("select * from model_latency where build = 'resnet18-cpu' order by reference desc")
+    beside = [f"{1e3 * row['reference_latency_s']:.1f} ({row['speedup']:.2f}x)" for row in rows]
+    error = max(row["relative_error"] for row in rows)
+    assert [cell.strip() for cell in first.split("  ") if cell] == [
+        "builds/resnet18-cpu",
+        "16.0",
+        *beside,
+        f"{error:.1e}",
+    ]
+    assert lines[-1].startswith("  anole run builds/resnet18-cpu --random ")
+
+
+def test_at_80_columns_nothing_is_lost(project: Project) -> None:
+    project.merge()
+    wide, narrow = shown(project.database, 200), shown(project.database, 80)
+    assert max(map(len, narrow)) <= 80
+    assert "".join(wide).split() == "".join(narrow).split()
+
+
+def test_without_latencies_there_is_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.merge()
+    assert shown(project.database, 80) == []

@@ -13,6 +13,7 @@ from anole.documents.build import Build
 from anole.documents.evaluation import Latency, LoadLatency
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.turns import Pace
+from anole.targets.base import Target, named_object
 
 
 class NetworkRunner(Protocol):
@@ -23,7 +24,6 @@ class NetworkRunner(Protocol):
     `ExtractError` if its model, which is a reference, cannot be loaded.
 
     Attributes:
-        threads: number of threads that run a network.
         is_exact: whether `compare` itself checks that a build is bit-exact. Otherwise a build is correct if it is
             close to the references.
     """
@@ -50,14 +50,14 @@ class NetworkRunner(Protocol):
     def time_under_load(
         self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int]
     ) -> list[LoadLatency]:
-        """Returns the latencies of a build and of its references beside busy processes.
-
-        Args:
-            folder: folder of the build.
-            build: the build's description.
-            references: names of the references that `compare` returned.
-            counts: numbers of busy processes.
+        """Returns the latencies of a build and of references of `compare` beside each number of busy processes.
 
         Raises:
             AnoleError: an engine or a busy process ended too early.
         """
+
+
+def runner_of(target: Target) -> NetworkRunner:
+    """Returns what runs builds for a target."""
+    runner: NetworkRunner = named_object(target.networks.runner)(target)
+    return runner

@@ -11,13 +11,12 @@ from anole.documents.build import read_build, refuse_other_files
 from anole.documents.evaluation import Evaluation, write_evaluation
 from anole.errors import BuildError
 from anole.evaluate.correctness import CompileRedrawn, refuse_wrong, with_evidence
-from anole.evaluate.network_runner import NetworkRunner
+from anole.evaluate.network_runner import runner_of
 from anole.evaluate.roofline import warn_of_slow_kernels
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import host_facts, software_versions
 from anole.record import utc_now
 from anole.targets import get_target
-from anole.targets.base import named_object
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +51,12 @@ def evaluate_build(
 
     Args:
         folder: folder of the build.
-        output: where the evaluation is written, whether the outputs are correct or not.
+        output: where the evaluation is written, whether the outputs are correct or not. If the device is absent, it
+            gives the reason and no measurements.
         compile_redrawn: called for torch models whose outputs do not depend on their input; None if it shall not be.
         pace: how long to measure.
         neighbours: numbers of busy processes beside which a build that is right is timed once more, see
             `anole.evaluate.timing.load`.
-
-    Returns:
-        The evaluation, as in the file; if the device is absent, it gives the reason and no measurements.
 
     Raises:
         DocumentError: the folder does not hold a build, or other files than its description tells of.
@@ -69,7 +66,7 @@ def evaluate_build(
     build = read_build(folder)
     refuse_other_files(folder, build)
     target = get_target(build.target_description)
-    runner: NetworkRunner = named_object(target.networks.runner)(target)
+    runner = runner_of(target)
     if neighbours and runner.is_exact:
         raise BuildError(f"{folder}: is for a simulator, which has no latency under load; leave out the neighbours")
     absence = target.absence()

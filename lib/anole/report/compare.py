@@ -16,14 +16,14 @@ import numpy as np
 from anole.documents.build import FILE, Build, TensorInfo, read_build, refuse_other_files
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs, draw_samples
-from anole.evaluate.network_runner import NetworkRunner
+from anole.evaluate.network_runner import runner_of
 from anole.evaluate.starts import start_deployed
 from anole.evaluate.timing.pairs import PairTimer
 from anole.evaluate.timing.sequential import ALPHA, Ratio, Verdict, compare_rounds
 from anole.measure.site import site_of
 from anole.report.tables import facts_of
 from anole.targets import get_device, get_target
-from anole.targets.base import Place, named_object
+from anole.targets.base import Place
 from anole.words import counted, duration, percent, significant
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ComparedBuilds:
         latencies_s: the latencies of A and B when nothing disturbs them, the median over the rounds.
         error: how far their outputs are apart, relative to their norm.
         undisturbed: the share of runs that nothing disturbed.
-        seconds: how long it took.
+        seconds: how long the comparison took.
         alpha: the probability with which the verdict may be wrong.
     """
 
@@ -105,14 +105,7 @@ def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
 
 
 def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: float = ALPHA) -> ComparedBuilds:
-    """Compares two builds, A and B, on the same inputs.
-
-    Args:
-        name: the name of the pair.
-        first: folder of build A.
-        second: folder of build B.
-        rules: how to compare them.
-        alpha: the probability with which the verdict may be wrong.
+    """Compares two builds, A and B, on the same inputs; the verdict may be wrong with a probability of `alpha`.
 
     Raises:
         DocumentError: a folder does not hold a build, or other files than its description tells of.
@@ -150,8 +143,7 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
     outputs, latencies_s = [], []
     for folder, build in zip(pair.folders, pair.builds, strict=True):
         assert build.accelerator is not None
-        target = get_target(build.target_description)
-        runner: NetworkRunner = named_object(target.networks.runner)(target)
+        runner = runner_of(get_target(build.target_description))
         outputs.append([list(runner.run(folder, build, sample)) for sample in inputs])
         latencies_s.append(build.accelerator.latency_s)
     error = _refuse_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)

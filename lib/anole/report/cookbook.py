@@ -20,30 +20,13 @@ _PARAMETER = re.compile(r"'[^']*'|--[^\n]*|(?<![:\w]):([a-z_]+)")
 """A parameter's name, or a text or a comment, in which none is looked for."""
 _LABEL = re.compile(r"^(Units|n|Measured|Table|Without rows|In short): ", re.MULTILINE)
 """What begins the lines that the report says of a question's rows."""
-_TABLES = (
-    "trial",
-    "run",
-    "task",
-    "confirmation",
-    "build",
-    "evaluation",
-    "load_latency",
-    "space",
-    "model_task",
-    "model",
-)
+_TABLES = "trial run task confirmation build evaluation load_latency space model_task model".split()
 """The tables that views take columns from, those first that most do."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What the cookbook says of a table or a view.
-
-    Attributes:
-        text: what it is, in Markdown.
-        columns: what each column is, in Markdown; a view says it only of those that no table has.
-        is_view: whether it is a view.
-    """
+    """What the cookbook says of a table or a view, and of its columns; a view only of those that no table has."""
 
     text: str
     columns: Mapping[str, str]
@@ -55,18 +38,14 @@ class Recipe:
     """A question to the database, with all that its file says of it and the picture beside it.
 
     Attributes:
-        name: the name of its file.
-        question: the first line.
-        remark: what else the first lines say; may be empty.
-        sql: the statement.
+        remark: what else the first lines say.
         parameters: names of its parameters; null stands for all.
-        chart: a picture of the rows, without them; None if there is none.
+        chart: a picture of the rows, without them.
         units: of what is shown, and which direction is better.
         counts: what of the rows is counted, such as ``count build`` or ``sum runs as run``.
-        measured: how it was measured.
         columns: those that a table shows.
         remedy: what would fill it if there are no rows.
-        headline: a sentence with columns of the first row in braces; may be empty.
+        headline: a sentence with columns of the first row in braces.
     """
 
     name: str

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """The times of a build's kernels, in the order of the network, and of the whole network.
-
-    Attributes:
-        kernels_s: sum of all rows.
-        whole_s: time of one network run without instrumentation.
-    """
+    """The times of a build's kernels, in the order of the network, and of a run without instrumentation."""
 
     build: str
     threads: int
@@ -44,13 +39,9 @@ class Profile:
 
 
 def profile_build(folder: Path, seconds: float) -> Profile:
-    """Times every kernel of a build while the network runs on random inputs.
+    """Times every kernel of a build while the network runs on random inputs, for so many seconds at least.
 
     Call it in a separate process: TVM sets its number of threads when it starts.
-
-    Args:
-        folder: folder of the build.
-        seconds: minimal measuring time.
 
     Raises:
         DocumentError: the folder does not hold a build, or other files than its description tells of.

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from anole.documents.build import TensorInfo, read_build, refuse_other_files
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.network_runner import NetworkRunner
+from anole.evaluate.network_runner import runner_of
 from anole.targets import get_target
-from anole.targets.base import named_object
 
 
 def describe_build(folder: Path) -> str:
@@ -36,12 +35,9 @@ def run_build(
 ) -> dict[str, NDArray[Any]]:
     """Runs a build once and returns its outputs by name.
 
-    Args:
-        folder: folder of the build.
-        input_paths: a ``.npy`` for each input, in order, or one ``.npz`` with all of them by name. Without any, the
-            inputs are random; those of seed 0 are the ones on which the build is evaluated.
-        output: where to write the outputs: ``.npz`` by name, or ``.npy`` for a single output; None writes nothing.
-        seed: the seed of random inputs.
+    Inputs are a ``.npy`` for each, in order, or one ``.npz`` with all of them by name. Without any, they are random;
+    those of seed 0 are the ones on which the build is evaluated. The outputs are written as ``.npz`` by name, or as
+    ``.npy`` if there is a single one.
 
     Raises:
         DocumentError: the folder does not hold a build, or other files than its description tells of.
@@ -53,7 +49,7 @@ def run_build(
     target = get_target(build.target_description)
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
-    runner: NetworkRunner = named_object(target.networks.runner)(target)
+    runner = runner_of(target)
     found = runner.run(folder, build, inputs)
     outputs = {info.name: array for info, array in zip(build.outputs, found, strict=True)}
     if output is not None:

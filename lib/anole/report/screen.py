@@ -1,14 +1,15 @@
-"""What a person sees while the workflow runs: a line for each job that ends, and on a terminal the progress below."""
+"""What a person sees while the workflow runs: each job that ends, the progress, and at last the latencies."""
 
 from __future__ import annotations
 
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -19,15 +20,26 @@ from rich.text import Text
 from anole.documents import layout
 from anole.documents.log import explanations, is_warning, messages, said_last
 from anole.errors import AnoleError
-from anole.report.results import render_results
+from anole.report.pages.database import Database
+from anole.report.tables import facts_of, table_of
+from anole.words import NONE, milliseconds, times
 
 _NOTHING_TO_DO = "Nothing to be done"
+
+_KEY_DIGITS = 64
 
 _MOST_SHOWN = 3
 """How many running jobs stand below the progress: on a cluster there may be hundreds."""
 
 _WHOLE = 10_000
 """More columns and lines than any table has."""
+
+_LATENCIES = """
+select build, reference, latency_s, reference_latency_s, speedup, relative_error
+from model_latency
+order by build, reference desc
+"""
+_NAMES = {"onnxruntime": "ONNX Runtime"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,7 @@ class Job:
     started_s: float
 
     def __str__(self) -> str:
-        named = "" if any(map(_is_key, self.wildcards)) else " ".join(self.wildcards)
+        named = "" if any(len(wildcard) == _KEY_DIGITS for wildcard in self.wildcards) else " ".join(self.wildcards)
         return f"{self.rule} {said_last(self.logs) or named}"
 
 
@@ -72,15 +84,9 @@ class Screen:
         logs: Sequence[str],
         adds_jobs: bool = False,
     ) -> None:
-        """Begins a job.
+        """Begins a job, which makes no outputs if its rule only asks for files.
 
-        Args:
-            job_id: Snakemake's number of the job.
-            rule: the name of its rule.
-            wildcards: what its files are named by.
-            outputs: the files that it makes; none for a rule that only asks for files.
-            logs: its logs.
-            adds_jobs: whether it adds jobs when it ends. The time left is known from the first other job on.
+        The time left is known from the first job on that does not add others when it ends.
         """
         job = Job(rule, wildcards, outputs, [Path(log) for log in logs], time.monotonic())
         self._running[job_id] = job
@@ -106,12 +112,7 @@ class Screen:
             self.tell(warning, logging.WARNING)
 
     def fail(self, job_id: int, message: str) -> None:
-        """Shows why a job failed.
-
-        Args:
-            job_id: Snakemake's number of the job.
-            message: what Snakemake says of it. It is shown where the job's log does not give the reason.
-        """
+        """Shows why a job failed: what its log says, or else Snakemake's message."""
         job = self._running.pop(job_id, None)
         texts = [path.read_text(errors="replace").strip() for path in job.logs if path.is_file()] if job else []
         if job and explanations(job.logs):
@@ -164,5 +165,34 @@ class Screen:
         return Group(overall, *(Text(str(job), "dim", no_wrap=True, overflow="ellipsis") for job in newest))
 
 
-def _is_key(wildcard: str) -> bool:
-    return len(wildcard) == 64
+def render_results(database: Path) -> RenderableType:
+    """Returns the table of the builds that a database has latencies of, and the commands that may come next.
+
+    Raises:
+        StoreError: the database is missing or cannot be read.
+    """
+    with Database(database) as opened:
+        rows = opened.query(_LATENCIES).records()
+    builds = dict.fromkeys(row["build"] for row in rows)
+    references = dict.fromkeys(row["reference"] for row in rows)
+    if not builds:
+        return Group()
+    of_builds = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
+    titles = ("ms", *(_NAMES.get(name, name) for name in references), "error")
+    table = table_of(("build",), titles, (_row(beside, references) for beside in of_builds))
+    meaning = Text("ms of one run; in brackets, how many times as fast the build is", "dim")
+    first = layout.build_path(next(iter(builds)))
+    steps = {"anole report": "a page about all of this", f"anole run {first} --random": "the network on random inputs"}
+    return Group("", table, meaning, "", Text("Next:", "bold"), facts_of(steps.items()))
+
+
+def _row(beside: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:
+    """Returns the cells of a build, from its row beside each of its references."""
+    any_of = next(iter(beside.values()))
+    cells = [
+        f"{milliseconds(row['reference_latency_s'])} ({times(row['speedup'])})" if row is not None else NONE
+        for row in map(beside.get, references)
+    ]
+    error = max(row["relative_error"] for row in beside.values())
+    shown = f"{error:.1e}" if error else "0"
+    return str(layout.build_path(any_of["build"])), milliseconds(any_of["latency_s"]), *cells, shown

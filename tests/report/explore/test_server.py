@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -51,14 +52,13 @@ class Site:
 
 
 @contextmanager
-def served(database: Path) -> Iterator[Site]:
-    """Serves a database until the block ends."""
+def running(*command: str) -> Iterator[tuple[Site, subprocess.Popen[bytes]]]:
+    """Runs a server on a free port until it ends or the block does."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [*serving(database, database.with_name("metadata.json")), "--port", str(port)]
-    log = database.with_name("log")
-    with log.open("w") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
+    arguments = [*command, "--port", str(port)]
+    with TemporaryFile("w+") as log, subprocess.Popen(arguments, stderr=log, stdout=log) as process:
         found = Site(f"http://127.0.0.1:{port}")
         try:
             for _ in range(600):
@@ -66,11 +66,18 @@ def served(database: Path) -> Iterator[Site]:
                     found.page("/-/versions.json")
                     break
                 except OSError:
-                    assert process.poll() is None, log.read_text()
+                    assert process.poll() is None, log.seek(0) or log.read()
                     time.sleep(0.1)
-            yield found
+            yield found, process
         finally:
             process.terminate()
+
+
+@contextmanager
+def served(database: Path) -> Iterator[Site]:
+    """Serves a database until the block ends."""
+    with running(*serving(database, database.with_name("metadata.json"))) as (found, _):
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -217,19 +224,9 @@ def test_an_empty_database_is_shown_and_an_error_of_datasette_is_told(
 
 
 def test_ending_the_command_ends_the_server(project_database: Path) -> None:
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "anole", "explore", "--database", str(project_database), "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        for _ in range(600):
-            try:
-                Site(f"http://127.0.0.1:{port}").page("/-/versions.json")
-                break
-            except OSError:
-                assert process.poll() is None
-                time.sleep(0.1)
+    command = [sys.executable, "-m", "anole", "explore", "--database", str(project_database)]
+    with running(*command) as (site, process):
         process.terminate()
         assert process.wait(timeout=30) == 0
-    with closing(socket.socket()) as other:
-        assert other.connect_ex(("127.0.0.1", port)) != 0
+        with pytest.raises(OSError, match="refused"):
+            site.page("/")

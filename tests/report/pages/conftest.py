@@ -17,8 +17,7 @@ from anole.merge.stage import merge_builds
 from anole.record import Measurement, Status, Trial
 from anole.report.pages.database import Database
 from anole.report.pages.figure import Figure, Lacking, Shown, Source
-from anole.report.pages.report import shown_of
-from anole.report.pages.sections import all_sections
+from anole.report.pages.report import all_sections, shown_of
 from anole.store.shard import Shard
 from anole.targets.vta.settings import describe_vta
 from anole.task import Conv2d, Task

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from anole.__main__ import main
 from anole.documents import layout
 from anole.project.pipeline import Pipeline
-from anole.report.pages.sections import all_sections
+from anole.report.pages.report import all_sections
 
 from ...record_project import Project
 from .conftest import HOSTILE, HOSTILE_PRESET, OLD, write_report
@@ -87,21 +87,20 @@ def test_the_page_has_every_section_and_a_table_of_contents(page: str) -> None:
     assert {f"#{section.key}" for section in all_sections()} <= links <= {f"#{name}" for name in ids}
 
 
+def title(page: str) -> str:
+    (found,) = parse(page).all("h1")
+    return found.text
+
+
 def test_the_title_says_what_was_built_for_which_hardware(page: str, npu_project: Path, tmp_path: Path) -> None:
-    (title,) = parse(page).all("h1")
-    assert title.text == f"{HOSTILE}, resnet18, resnet34 on cpu"
-    (title,) = parse(write_report(npu_project, tmp_path / "report.html")).all("h1")
-    assert title.text == "net on npu"
-
-
-def test_of_many_models_the_title_has_their_number(tmp_path: Path) -> None:
+    assert title(page) == f"{HOSTILE}, resnet18, resnet34 on cpu"
+    assert title(write_report(npu_project, tmp_path / "report.html")) == "net on npu"
     project = Project(tmp_path)
     for number in range(4):
         project.extract(f"net{number}", [(project.CONV, 1)])
         project.compile(f"net{number}", [(project.CONV, 1, None)])
     project.merge()
-    (title,) = parse(write_report(tmp_path, tmp_path / "report.html")).all("h1")
-    assert title.text == "4 models on cpu"
+    assert title(write_report(tmp_path, tmp_path / "report.html")) == "4 models on cpu"
 
 
 def test_every_figure_has_units_a_count_a_method_and_sql_that_runs(page: str, recorded: Path) -> None:
@@ -137,19 +136,6 @@ def test_what_a_record_says_is_text(page: str) -> None:
 
 def test_the_page_stays_small(page: str) -> None:
     assert len(page) < 1_200_000
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What a browser made of a page.
-
-    Attributes:
-        facts: what `MEASURE` found, after everything was drawn.
-        console: the lines that the page wrote to the console.
-    """
-
-    facts: dict[str, Any]
-    console: list[str]
 
 
 MEASURE = """
@@ -190,8 +176,8 @@ FRAME = """
 """A window has at least 500 pixels, a frame as many as it is given."""
 
 
-def draw(page: str, folder: Path, width: int) -> Drawn:
-    """Opens a page in a browser that has no network, and returns what it drew."""
+def draw(page: str, folder: Path, width: int) -> tuple[dict[str, Any], list[str]]:
+    """Opens a page in a browser that has no network; returns what `MEASURE` found, and the lines of the console."""
     before, after = page.rsplit("</body>", 1)
     (folder / "page.html").write_text(f"{before}{MEASURE}</body>{after}", encoding="utf-8")
     frame = folder / "frame.html"
@@ -204,7 +190,7 @@ def draw(page: str, folder: Path, width: int) -> Drawn:
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     (facts,) = (each.text for each in parse(done.stdout).all("pre", id="facts"))
-    return Drawn(json.loads(facts), re.findall(r"^.*:CONSOLE.*$", done.stderr, re.MULTILINE))
+    return json.loads(facts), re.findall(r"^.*:CONSOLE.*$", done.stderr, re.MULTILINE)
 
 
 @pytest.mark.guard
@@ -216,9 +202,8 @@ def test_a_browser_draws_every_picture(
     request: pytest.FixtureRequest, tmp_path: Path, width: int, project: str, least: int
 ) -> None:
     page = write_report(request.getfixturevalue(project), tmp_path / "report.html")
-    drawn = draw(page, tmp_path, width)
-    facts = drawn.facts
-    assert drawn.console == [] and facts["failed"] == ""
+    facts, console = draw(page, tmp_path, width)
+    assert console == [] and facts["failed"] == ""
     assert facts["width"] == width
     assert facts["scroll"] <= width and facts["wide"] == []
     specs = [json.loads(each.text) for each in parse(page).all("script", type="application/json")]
@@ -233,9 +218,8 @@ def test_a_browser_draws_every_picture(
 @pytest.mark.guard
 @needs_browser
 def test_a_picture_that_cannot_be_drawn_is_noticed(page: str, tmp_path: Path) -> None:
-    broken = draw(page.replace('"type": "point"', '"type": "pint"'), tmp_path, 800)
-    assert broken.console
-    assert any(chart["marks"] == 0 for chart in broken.facts["charts"])
+    facts, console = draw(page.replace('"type": "point"', '"type": "pint"'), tmp_path, 800)
+    assert console and any(chart["marks"] == 0 for chart in facts["charts"])
 
 
 def table_of(page: str, key: str) -> list[list[Element]]:
@@ -278,30 +262,21 @@ def test_builds_that_are_not_done_are_told_with_their_reason(tmp_path: Path, mon
     ]
 
 
-def test_without_a_database_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, ["report"])
-    assert result.exit_code == 2 and not list(tmp_path.iterdir())
-    assert result.stderr == "anole: db/tuning.sqlite: there is no database; `anole merge` makes it\n"
-
-
-def test_a_database_of_an_older_version_is_refused(tmp_path: Path) -> None:
-    database = str(OLD / layout.DATABASE)
-    result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(tmp_path / "report.html")])
-    assert result.exit_code == 2 and not list(tmp_path.iterdir())
-    assert result.stderr.count("\n") == 1 and "`anole merge` brings an older database up to date" in result.stderr
-
-
-def test_a_folder_is_no_page(recorded: Path, tmp_path: Path) -> None:
-    database = str(recorded / layout.DATABASE)
-    result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(tmp_path)])
-    assert result.exit_code == 2 and "is a directory" in result.stderr
-
-
-def test_a_file_that_is_no_report_is_not_replaced(recorded: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "page.html"
+@pytest.mark.parametrize(
+    ("project", "output", "message"),
+    [
+        (None, "report.html", "there is no database; `anole merge` makes it"),
+        ("old", "report.html", "`anole merge` brings an older database up to date"),
+        ("recorded", ".", "is a directory"),
+        ("recorded", "mine.html", "is no report of Anole, so it is left as it is"),
+    ],
+)
+def test_what_cannot_be_reported_or_replaced_is_refused(
+    recorded: Path, tmp_path: Path, project: str | None, output: str, message: str
+) -> None:
+    mine = tmp_path / "mine.html"
     mine.write_text("<p>mine</p>")
-    database = str(recorded / layout.DATABASE)
-    result = CliRunner().invoke(main, ["report", "--database", database, "--output", str(mine)])
-    assert result.exit_code == 2 and "is no report of Anole, so it is left as it is" in result.stderr
-    assert mine.read_text() == "<p>mine</p>"
+    database = {"old": OLD, "recorded": recorded}.get(project or "", tmp_path) / layout.DATABASE
+    result = CliRunner().invoke(main, ["report", "--database", str(database), "--output", str(tmp_path / output)])
+    assert result.exit_code == 2 and message in result.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == [mine] and mine.read_text() == "<p>mine</p>"

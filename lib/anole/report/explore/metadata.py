@@ -30,52 +30,38 @@ _CONFIG = {"background": "#00000000", "axisY": {"labelLimit": 320}}
 STATIC = "anole"
 """Under this name the files of `static` are served."""
 
-_FACETS = {
-    "task": ["operator"],
-    "run": ["preset", "threads"],
-    "trial": ["status"],
-    "confirmation": ["status"],
-    "build": ["target", "preset", "model"],
-    "build_task": ["matched"],
-    "model_task": ["model", "target"],
-    "evaluation": ["reference"],
-    "load_latency": ["engine", "neighbours"],
-    "best_trial": ["preset", "confirmed"],
-    "best_of_run": ["preset", "confirmed"],
-    "model_latency": ["target", "preset", "reference"],
-    "model_load_latency": ["target", "preset", "neighbours"],
-    "task_usage": ["target"],
-    "failures": ["status"],
-    "rejections": ["target_kind", "reason"],
-}
-"""Of each table and view the columns with few values. Of trials only the one that has an index is counted in time."""
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
-_SORTED: Mapping[str, tuple[str, str]] = {
-    "task": ("sort", "label"),
-    "run": ("sort_desc", "started_at"),
-    "build": ("sort_desc", "created_at"),
-    "evaluation": ("sort_desc", "speedup"),
-    "best_trial": ("sort_desc", "gflops"),
-    "best_of_run": ("sort_desc", "gflops"),
-    "tuner_summary": ("sort_desc", "elapsed_s"),
-    "model_latency": ("sort_desc", "speedup"),
-    "task_usage": ("sort_desc", "weight"),
-    "failures": ("sort_desc", "count"),
-    "rejections": ("sort_desc", "share"),
+_SHOWN: Mapping[str, Mapping[str, Any]] = {
+    "task": {"facets": ["operator"], "sort": "label", "label_column": "label"},
+    "run": {"facets": ["preset", "threads"], "sort_desc": "started_at", "label_column": "preset"},
+    "trial": {"facets": ["status"]},
+    "confirmation": {"facets": ["status"]},
+    "build": {"facets": ["target", "preset", "model"], "sort_desc": "created_at", "label_column": "name"},
+    "build_task": {"facets": ["matched"]},
+    "model": {"label_column": "name"},
+    "model_task": {"facets": ["model", "target"]},
+    "evaluation": {"facets": ["reference"], "sort_desc": "speedup"},
+    "load_latency": {"facets": ["engine", "neighbours"]},
+    "best_trial": {"facets": ["preset", "confirmed"], "sort_desc": "gflops"},
+    "best_of_run": {"facets": ["preset", "confirmed"], "sort_desc": "gflops"},
+    "tuner_summary": {"sort_desc": "elapsed_s"},
+    "model_latency": {"facets": ["target", "preset", "reference"], "sort_desc": "speedup"},
+    "model_load_latency": {"facets": ["target", "preset", "neighbours"]},
+    "task_usage": {"facets": ["target"], "sort_desc": "weight"},
+    "failures": {"facets": ["status"], "sort_desc": "count"},
+    "rejections": {"facets": ["target_kind", "reason"], "sort_desc": "share"},
 }
-"""In which order rows are shown; where nothing is said, by key. There are too many trials to sort."""
+"""How Datasette shows each table and view: the columns with few values, the order, and what stands for a row's key.
 
-_LABELS = {"task": "label", "run": "preset", "model": "name", "build": "name"}
-"""What a reference to a row shows instead of its key."""
+Of trials only the column that has an index is counted in time, and there are too many to sort.
+"""
 
 
 def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str | None) -> dict[str, Any]:
-    """Returns Datasette's metadata for a database.
+    """Returns Datasette's metadata for a database of this name, with these columns of its tables and views.
 
-    Args:
-        name: what Datasette calls it.
-        columns: the columns of each of its tables and views.
-        task_label: the task that charts of one task begin with; None if there is none.
+    Charts of one task begin with the task of this label.
     """
     folder = cookbook()
     descriptions = read_descriptions((folder / "README.md").read_text(encoding="utf-8"))
@@ -110,25 +96,13 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
 
 def _table(name: str, columns: Collection[str], descriptions: Mapping[str, Description]) -> dict[str, Any]:
     told = {column: column_text(descriptions, name, column) for column in columns}
-    found: dict[str, Any] = {
+    ends = {"_s": "s", "_bytes": "B"}
+    return {
         "description_html": _html(descriptions[name].text),
         "columns": {column: _plain(meaning) for column, meaning in told.items() if meaning},
-        "units": {column: unit for column in columns if (unit := _unit(column))},
+        "units": {column: unit for column in columns for end, unit in ends.items() if column.endswith(end)},
+        **_SHOWN.get(name, {}),
     }
-    if name in _FACETS:
-        found["facets"] = _FACETS[name]
-    if name in _SORTED:
-        order, column = _SORTED[name]
-        found[order] = column
-    if name in _LABELS:
-        found["label_column"] = _LABELS[name]
-    return found
-
-
-def _unit(column: str) -> str | None:
-    if column.endswith("_s"):
-        return "s"
-    return "B" if column.endswith("_bytes") else None
 
 
 def _canned(recipe: Recipe, task_label: str | None) -> dict[str, Any]:
@@ -152,9 +126,8 @@ def _task_filter(database: str, label: str | None) -> dict[str, Any]:
 
 
 def _html(text: str) -> str:
-    linkless = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text)
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(linkless, quote=False))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(_LINK.sub(r"\1", text), quote=False))
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text).replace("`", "")
+    return _LINK.sub(r"\1", text).replace("`", "")

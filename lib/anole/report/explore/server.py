@@ -39,11 +39,7 @@ class ExploreError(AnoleError):
 
 
 def explore(database: Path, options: Sequence[str]) -> None:
-    """Serves the database until the user ends it.
-
-    Args:
-        database: the database.
-        options: further options of ``datasette serve``.
+    """Serves the database, with further options of ``datasette serve``, until the user ends it.
 
     Raises:
         ExploreError: Datasette is not installed, or could not be started.

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -27,11 +26,7 @@ class LackingError(StoreError):
 
 @dataclass(frozen=True)
 class Query:
-    """A query that was run, and what it returned.
-
-    Attributes:
-        sql: the query as it was run; its parameters, if it has any, were not set.
-    """
+    """A query as it was run, without values for its parameters, and what it returned."""
 
     sql: str
     columns: tuple[str, ...]
@@ -58,9 +53,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def query(self, sql: str, parameters: Sequence[str] = ()) -> Query:

@@ -18,12 +18,7 @@ MOST_ROWS = 60
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text.
-
-    Attributes:
-        columns: the titles.
-        rows: the cells; at most `MOST_ROWS` of them are shown.
-    """
+    """A table of text, of whose rows at most `MOST_ROWS` are shown."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -68,11 +63,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Lacking:
-    """A figure that cannot be made.
-
-    Attributes:
-        remedy: what would fill it, in one line.
-    """
+    """A figure that cannot be made, and what would fill it, in one line."""
 
     title: str
     remedy: str
@@ -83,13 +74,7 @@ Shown = Figure | Lacking
 
 @dataclass(frozen=True)
 class Source:
-    """What a report is made from.
-
-    Attributes:
-        database: the records.
-        project: the folder with models.yaml, builds and logs.
-        spec: models.yaml, if the project has one.
-    """
+    """What a report is made from: the records, the project's folder, and its models.yaml, if there is one."""
 
     database: Database
     project: Path

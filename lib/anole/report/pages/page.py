@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib import resources
+from string import Template
 from urllib.parse import quote
 
 from anole.report.pages.figure import MOST_ROWS, READERS, Download, Figure, Lacking, Section, Shown, Table
@@ -32,14 +33,7 @@ _NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]\d+)?(\s?[±x%(].*)?$")
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that a report says.
-
-    Attributes:
-        title: what was built, for which hardware.
-        facts: the sentence under the title.
-        tiles: the summary: each name and its figure.
-        sections: each section and what it shows.
-    """
+    """Everything that a report says: title, the sentence under it, the summary's figures by name, and the sections."""
 
     title: str
     facts: str
@@ -51,47 +45,29 @@ def render(page: Page) -> str:
     """Returns the HTML of a report."""
     body = _Body()
     main = "\n".join(body.sections(page.sections))
-    style, script = (_resource(name) for name in ("page.css", "page.js"))
     scripts = [
         f'<script type="application/json" id="spec-{number}">{_in_script(json.dumps(chart, allow_nan=False))}</script>'
         for number, chart in enumerate(body.charts)
     ]
     if body.charts:
-        scripts += [f"<script>{_library()}</script>", f"<script>{script}</script>"]
+        scripts += [f"<script>{_library()}</script>", f"<script>{_resource('page.js')}</script>"]
     tiles = "".join(f'<div class="tile"><b>{escape(text)}</b>{escape(name)}</div>' for name, text in page.tiles.items())
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(page.title)}{TITLE_END}",
-            '<link rel="icon" href="data:,">',
-            f"<style>{style}</style>",
-            "</head>",
-            "<body><main>",
-            f"<h1>{escape(page.title)}</h1>",
-            f'<p class="faint">{escape(page.facts)}</p>',
-            f'<div class="tiles">{tiles}</div>',
-            _summary(page.sections),
-            _contents([section for section, _ in page.sections]),
-            main,
-            "</main>",
-            *scripts,
-            "</body></html>",
-            "",
-        ]
+    return Template(_resource("page.html")).substitute(
+        policy=_POLICY,
+        title=escape(page.title),
+        title_end=TITLE_END,
+        style=_resource("page.css"),
+        facts=escape(page.facts),
+        tiles=tiles,
+        summary=_summary(page.sections),
+        contents=_contents([section for section, _ in page.sections]),
+        main=main,
+        scripts="\n".join([*scripts, ""]),
     )
 
 
 class _Body:
-    """The sections' HTML; their pictures are collected beside it.
-
-    Attributes:
-        charts: the pictures, in the order of the page.
-    """
+    """The sections' HTML; the pictures are collected beside it, in the order of the page."""
 
     def __init__(self) -> None:
         self.charts: list[Mapping[str, object]] = []

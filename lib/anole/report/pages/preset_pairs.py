@@ -91,10 +91,7 @@ def mean_interval(groups: Sequence[Sequence[float]]) -> tuple[float, float, floa
     """Returns the mean of the groups' means and its 95 % interval.
 
     Groups are drawn with replacement, and then the values of each drawn group: what differs between tasks is no chance
-    that more seeds would remove (Efron and Tibshirani 1993, chapter 8).
-
-    Args:
-        groups: the values of each group; no group is empty.
+    that more seeds would remove (Efron and Tibshirani 1993, chapter 8). No group is empty.
     """
     sizes = np.array([len(group) for group in groups])
     values = np.zeros((len(groups), sizes.max()))

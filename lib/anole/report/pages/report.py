@@ -1,4 +1,4 @@
-"""Makes the report of a project: reads its records, asks every section, and writes the page."""
+"""Makes the report of a project: reads its records, asks every section in the order of the page, and writes it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from statistics import geometric_mean
 from anole.errors import StoreError
 from anole.files import read_regular, write_atomically
 from anole.record import utc_now
+from anole.report.cookbook import cookbook, read_recipes
+from anole.report.pages import held_back
 from anole.report.pages.database import Database, LackingError
-from anole.report.pages.figure import Lacking, Section, Shown, Source
+from anole.report.pages.figure import READERS, Lacking, Section, Shown, Source
 from anole.report.pages.page import TITLE_END, Page, render
-from anole.report.pages.sections import all_sections
+from anole.report.pages.preset_pairs import section_of_pairs
+from anole.report.pages.recipes import section_of
+from anole.targets import usable_kinds
+from anole.targets.base import named_object
 from anole.words import counted, named_few, times
+
+_DEPLOYMENT = ("speedup", "build_sizes", "latency_under_load", "slowest_kernels", "roofline", "untuned_layers")
+_RESEARCH = ("best_over_trials", "best_over_seconds", "preset_costs")
+_MORE_RESEARCH = ("trial_outcomes", "failures_by_reason", "batch_sizes", "rank_correlations")
 
 _COUNTS = {
     "build": "select count(*) from build",
@@ -36,13 +45,9 @@ _SPEEDUPS = "select reference, speedup from model_latency order by reference"
 
 
 def write_report(database: Path, output: Path, project: Path, spec: Path | None) -> None:
-    """Writes the report of a project.
+    """Writes the report of a project to a file, in place of another report.
 
-    Args:
-        database: the project's database.
-        output: the file to write; a report in its place is replaced.
-        project: the folder with the builds and the logs.
-        spec: models.yaml; None if there is none.
+    The project is the folder with the builds and the logs, and `spec` its models.yaml, if there is one.
 
     Raises:
         StoreError: the database is missing or cannot be read, or the output is a file that is no report.
@@ -60,6 +65,20 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
             sections=[(section, shown_of(section, source)) for section in all_sections()],
         )
     write_atomically(output, render(page))
+
+
+def all_sections() -> list[Section]:
+    """Returns Anole's own sections and those that kinds of targets add, reader by reader."""
+    recipes = read_recipes(cookbook())
+    own = [
+        *(section_of(recipes[name], "deployment") for name in _DEPLOYMENT),
+        held_back.SECTION,
+        *(section_of(recipes[name], "research") for name in _RESEARCH),
+        section_of_pairs(recipes["preset_pairs"], "research"),
+        *(section_of(recipes[name], "research") for name in _MORE_RESEARCH),
+    ]
+    added = [named_object(place) for kind in usable_kinds() for place in kind.sections]
+    return sorted([*own, *added], key=lambda section: list(READERS).index(section.reader))
 
 
 def _is_another_file(page: Path) -> bool:
