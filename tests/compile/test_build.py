@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tvm_ffi
 
@@ -17,7 +17,6 @@ from anole.compile.build import BuildSettings, compile_build
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, TensorInfo, read_build
 from anole.documents.receipt import Receipt
-from anole.errors import MachineError
 from anole.extract.tasks import extract_tasks
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
@@ -51,7 +50,8 @@ def test_the_folder_says_what_it_is_and_runs_without_the_library(project: Path) 
     assert [info.shape for info in build.outputs] == [(1, 7, 5, 12), (1, 60, 5)]
     assert [task.matched for task in build.tasks] == ["tuned", *["default"] * 6]
     assert 0 < build.coverage.share < 1
-    assert build.size_bytes == (folder / "model.so").stat().st_size
+    library = (folder / "model.so").read_bytes()
+    assert (build.size_bytes, build.sha256) == (len(library), {"model.so": hashlib.sha256(library).hexdigest()})
 
     moved = project / "elsewhere"
     shutil.move(folder, moved)
@@ -77,30 +77,3 @@ def test_the_cpp_loader_compiles_and_runs(project: Path, name: str, shape: tuple
     said = subprocess.run(["./load"], cwd=folder, check=True, capture_output=True, text=True, env=environment)
     first = build.outputs[0]
     assert said.stdout == f"{first.name} of {len(first.shape)} dimensions\n"
-
-
-def test_a_build_that_fails_leaves_the_old_one(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = project / "builds" / "net-cpu"
-    folder.mkdir(parents=True)
-    (folder / "build.json").write_text("old")
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("CXX", "")
-    with pytest.raises(MachineError, match="a C compiler is needed"):
-        compiled("residual", (1, 3, 16, 16), folder)
-    assert [path.name for path in folder.parent.iterdir()] == ["net-cpu"]
-    assert (folder / "build.json").read_text() == "old"
-
-
-def test_a_compiled_network_is_right_after_loading(project: Path) -> None:
-    from anole.evaluate.engines import build_engine
-    from anole.extract.torch import example_inputs, make_network, run_network
-
-    model = ModelSpec("branches", "torch:tiny:branches", {"x": (1, 3, 12, 12)})
-    compiled("branches", (1, 3, 12, 12), project / "net")
-    arguments = example_inputs(model)
-    (expected,) = run_network(model, make_network(model), arguments)
-    import tvm
-
-    threads = int(tvm.get_global_func("runtime.NumThreads")())
-    engine = build_engine(project / "net", [arguments["x"].numpy()], "cpu", threads)
-    np.testing.assert_allclose(engine.compute()[0], expected.numpy(), rtol=1e-3, atol=1e-4)

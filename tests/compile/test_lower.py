@@ -14,10 +14,11 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from anole.compile.lower import Choice, lower
+from anole.extract.graph import find_layers
 from anole.space import ALGORITHM
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.templates.winograd_space import can_winograd
-from anole.task import Conv2d, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 from .conftest import by_default, called, drawn, functions, lowered
 
@@ -77,6 +78,26 @@ def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, 
     module = lowered(net.imported, net.target, by_default if seed is None else partial(drawn, seed))
     assert not [name for name, func in functions(module).items() if is_anchor(func) and not is_parallel(func)]
     net.check(run(net, module))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "norm_last",
+        *(pytest.param(name, marks=pytest.mark.guard) for name in ("norm_first", "norm_last.onnx", "norm_first.onnx")),
+    ],
+)
+def test_all_products_of_a_transformers_layer_are_anchors(network: Callable[[str], Any], name: str) -> None:
+    net = network(name)
+    assert [layer.workload for layer in find_layers(net.imported)] == [
+        Dense(32, 32, 96),
+        BatchMatmul(8, 16, 8, 16, transpose_right=True),
+        BatchMatmul(8, 16, 16, 8),
+        Dense(32, 32, 32),
+        Dense(32, 32, 64),
+        Dense(32, 64, 32),
+    ]
+    net.check(run(net, lowered(net.imported, net.target)), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "size"), [("residual", 2), ("residual", 6), ("branches", 4)])

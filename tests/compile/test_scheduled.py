@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 
 import pytest
 import tvm
@@ -54,3 +55,19 @@ def test_what_is_large_is_parallel_and_vectorised(name: str, size: int) -> None:
             # The few channels of an image are interleaved by LLVM.
             assert tirx.ForKind.VECTORIZED in kinds or int(loops[-1].extent) == 3, kernel
     assert large > 10
+
+
+@pytest.mark.guard
+def test_a_large_encoder_layer_is_fused_parallel_and_vectorised(project: Path) -> None:
+    (project / "large.py").write_text(
+        "from torch import nn\n\n"
+        "def encoder():\n"
+        "    return nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, activation='gelu')\n"
+    )
+    imported = load_model(ModelSpec("net", "torch:large:encoder", {"x": (1, 128, 512)}))
+    scripts = {name: func.script() for name, func in functions(lowered(imported, TARGET)).items()}
+    serial = [name for name, text in scripts.items() if "T.parallel(" not in text or "T.vectorized(" not in text]
+    assert not serial
+    # Scale and activation belong to the products.
+    epilogues = sorted(name for name in scripts if "gelu" in name or "multiply" in name)
+    assert [name.split("_")[1] for name in epilogues] == ["batch", "dense2"]

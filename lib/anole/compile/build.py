@@ -28,12 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """A build's name and how its tasks were tuned.
-
-    Attributes:
-        trials: the budget: for each task or, if it is shared, for all tasks together.
-        lock: see `Order`.
-    """
+    """A build's name and how its tasks were tuned; see `Order`."""
 
     name: str
     preset: str
@@ -58,17 +53,8 @@ def compile_build(
 ) -> Build:
     """Compiles a network into a folder, which is written completely or not at all.
 
-    Args:
-        model: the network's entry.
-        manifest: the model's manifest, with the target's description.
-        settings: the build's settings.
-        receipts: the receipts of tuned tasks, by the task's key; a task without one gets the template's default
-            config and a warning.
-        folder: where the build is written; an existing folder is replaced.
-        imported: the network, if it is already loaded (loading takes seconds); it is not modified.
-
-    Returns:
-        The build's description.
+    An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
+    network may have been loaded already, which takes seconds; it is not modified.
 
     Raises:
         ExtractError: the network cannot be loaded.

@@ -14,7 +14,7 @@ from typing import Any
 
 import tvm
 
-from anole.documents.build import Build, TensorInfo, write_build
+from anole.documents.build import Build, write_build
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
 from anole.host.temporaries import make_locked, sweep
@@ -94,14 +94,10 @@ def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
         device=runtime.device,
         devices=", ".join(_initialized(device) for device in dict.fromkeys((runtime.device, _HOST))),
         libraries=" ".join(f"-l{name}" for name in runtime.libraries),
-        inputs=", ".join(_input(info) for info in build.inputs),
+        inputs=", ".join(f"input({_braced(info.shape)}, {_dl_type(info.dtype)})" for info in build.inputs),
         first=first,
         name=build.outputs[0].name,
     )
-
-
-def _input(info: TensorInfo) -> str:
-    return f"input({_braced(info.shape)}, {_dl_type(info.dtype)})"
 
 
 def _initialized(device: str) -> str:
@@ -121,11 +117,7 @@ def _dl_type(dtype: str) -> str:
 def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:
     """Returns an object file with what a compiled module imports; for `tvm.runtime.Module.export_library`.
 
-    Args:
-        module: the module that is exported.
-        is_system_lib: whether it is to be linked statically, which this cannot do.
-        prefix: what the name of the data begins with.
-        folder: where the object file is written.
+    It cannot be linked statically. The name of the data begins with `prefix`.
 
     Raises:
         MachineError: there is no C compiler, or it failed.

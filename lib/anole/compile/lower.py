@@ -10,10 +10,9 @@ from typing import Any
 import tvm
 from tvm import ir, relax, s_tir, te, tirx, topi
 
-from anole.compile.passes.bias import legalize_add
 from anole.compile.passes.broadcast import keep_apart
 from anole.compile.passes.concat import legalize_concat, write_slices
-from anole.compile.passes.fast_math import fast_math_map
+from anole.compile.passes.elementwise import fast_math_map, legalize_add
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.group_norm import legalize_group_norm
 from anole.compile.passes.kernel_calls import Pattern
@@ -47,16 +46,9 @@ def lower(
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
     """Returns the module with all functions scheduled, weights packed, and epilogues fused into the anchors.
 
-    Buffers between the kernels of one function are planned together with the network's tensors.
-
-    Args:
-        module: the module in normal form, see `anole.extract.graph.normalize`.
-        choices: the program for each anchor operator of the module.
-        schedule_default: schedules every other function.
-
-    Returns:
-        The module, and for each workload that its template could not schedule in this network, the reason; such
-        workloads have the default schedule.
+    The module is in normal form, see `anole.extract.graph.normalize`. Functions without an anchor have the default
+    schedule. So have workloads that their template could not schedule in this network; these are returned, too, with
+    the reason. Buffers between the kernels of one function are planned together with the network's tensors.
     """
     transform = relax.transform
     anchor = _Legalizer(choices)

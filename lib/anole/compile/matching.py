@@ -26,7 +26,6 @@ class Match:
         config: None if it cannot be scheduled at some place in this network; that place has a default schedule.
         reason: why the task is not tuned; None if it is.
         run_key: key of the run that found the config.
-        latency_s: measured latency of the config.
         refined: the configs that were tried within the network.
         unscheduled: the config that could not be scheduled, where `config` is None.
         locked: whether the config is that of the lock file, which nothing else may replace.
@@ -76,19 +75,8 @@ class Match:
         )
 
 
-def match_tasks(
-    manifest: Manifest,
-    workloads: Iterable[Workload],
-    receipts: Receipts,
-    target: Target,
-) -> list[Match]:
-    """Returns the config of each task, in the manifest's order.
-
-    Args:
-        manifest: the model's manifest.
-        workloads: the workloads that the model consists of now.
-        receipts: receipts of tuned tasks, by the task's key.
-        target: the target to compile for.
+def match_tasks(manifest: Manifest, workloads: Iterable[Workload], receipts: Receipts, target: Target) -> list[Match]:
+    """Returns the config of each task, in the manifest's order; the model consists of these workloads now.
 
     Raises:
         BuildError: the model has changed since it was extracted, or a locked config is no part of its space.

@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MatchedNetwork:
-    """A network and the best known configs of its tasks.
-
-    Attributes:
-        model: its entry in models.yaml.
-        imported: the network in normal form.
-        layers: its anchor operators, in order.
-        matches: its tasks on the target, each with its best config.
-        receipts: the receipts of the tuned tasks, by the task's key.
-    """
+    """A network in normal form, its anchor operators in order, and its tasks on the target with their best configs."""
 
     model: ModelSpec
     imported: Imported
@@ -60,12 +52,7 @@ class NetworkCompiler(Protocol):
     """Compiles a network for a target."""
 
     def __call__(self, network: MatchedNetwork, target: Any, folder: Path) -> Compiled:
-        """Writes the compiled network into an existing, empty folder.
-
-        Args:
-            network: the network to compile.
-            target: a target whose kind names this compiler.
-            folder: the build's folder, without its description.
+        """Writes all of a build but its description into an empty folder; the target's kind names this compiler.
 
         Raises:
             BuildError: the network cannot be compiled.

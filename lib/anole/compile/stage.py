@@ -17,15 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 def compile_network(build: str, order: Order, manifest_path: Path, receipt_paths: Iterable[Path], folder: Path) -> None:
-    """Compiles a build from what extracting and tuning left.
+    """Compiles a build of this name from what extracting and tuning left.
 
-    Args:
-        build: the build's name.
-        order: what is compiled. If the build is locked, the configs of the project's lock file go before the receipts'.
-        manifest_path: the manifest of the model on its target.
-        receipt_paths: the receipts of the model's tasks, one by one, together or refined; a task without one gets a
-            default config, which is logged.
-        folder: where the build goes.
+    Receipts are one by one, together or refined; a task without one gets a default config, which is logged. If the
+    build is locked, the configs of the project's lock file go before the receipts'.
 
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.

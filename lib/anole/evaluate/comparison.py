@@ -80,12 +80,7 @@ def _in_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
 
 
 def compare_outputs(found: Sequence[Sequence[NDArray[Any]]], expected: Sequence[Sequence[NDArray[Any]]]) -> Comparison:
-    """Compares outputs.
-
-    Args:
-        found: the outputs of a build for each input.
-        expected: those of a reference.
-    """
+    """Compares the outputs of a build for each input with those of a reference."""
     errors = [relative_error(mine, theirs) for mine, theirs in zip(found, expected, strict=True)]
     outputs = [np.stack([each.astype(np.float64) for each in output]) for output in zip(*expected, strict=True)]
     with np.errstate(all="ignore"):

@@ -43,14 +43,8 @@ def with_evidence(
 ) -> Evaluation:
     """Returns the evaluation with what else is to be known of a build that its references do not show to be right.
 
-    A warning says what could not be found out.
-
-    Args:
-        runner: runs the build.
-        folder: folder of the build.
-        build: the build's description.
-        evaluation: what comparing it with its references found.
-        compile_redrawn: called for torch models whose outputs do not depend on their input; None if it shall not be.
+    A warning says what could not be found out. `compile_redrawn` is called for torch models whose outputs do not depend
+    on their input, unless it is None.
     """
     if _is_constant(evaluation) and compile_redrawn is not None and build.model_spec.scheme == "torch":
         with _warned(build, "could not be compared with other weights: "):

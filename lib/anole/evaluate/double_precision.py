@@ -18,22 +18,17 @@ from onnx.reference.op_run import OpRun
 
 from anole.declared.entries import ModelSpec
 from anole.errors import AnoleError, BuildError, cause
+from anole.evaluate.engines import Arrays
 from anole.extract.onnx.halves import TYPE_ATTRIBUTES
 from anole.extract.onnx.importer import read_onnx
-
-Arrays = list[NDArray[Any]]
 
 _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-    """Returns the outputs of a model on each of several inputs, which may take minutes.
+    """Returns the outputs of a model on each of several inputs, given in the model's types, which may take minutes.
 
     Torch models are computed by torch, and ONNX files by the onnx package's reference implementation.
-
-    Args:
-        model: the network.
-        samples: the inputs, in the types that the model has.
 
     Raises:
         BuildError: the model cannot be computed in double precision.
@@ -102,21 +97,13 @@ class BatchNormalization(OpRun):  # type: ignore[misc]
     """Normalises by the given statistics; the package takes those of the data before opset 14."""
 
     def _run(
-        self,
-        x: NDArray[Any],
-        scale: NDArray[Any],
-        bias: NDArray[Any],
-        mean: NDArray[Any],
-        variance: NDArray[Any],
-        epsilon: float | None = None,
-        training_mode: int | None = None,
-        **_: Any,
+        self, x: NDArray[Any], *channels: NDArray[Any], epsilon: float | None = None, training_mode: int = 0, **_: Any
     ) -> tuple[NDArray[Any]]:
         if training_mode:
             raise NotImplementedError("training")
-        shape = (1, -1, *[1] * (x.ndim - 2))
+        scale, bias, mean, variance = (each.reshape(1, -1, *[1] * (x.ndim - 2)) for each in channels)
         factor = scale / np.sqrt(variance + (1e-5 if epsilon is None else epsilon))
-        return ((x - mean.reshape(shape)) * factor.reshape(shape) + bias.reshape(shape),)
+        return ((x - mean) * factor + bias,)
 
 
 class STFT(OpRun):  # type: ignore[misc]

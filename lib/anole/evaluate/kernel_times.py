@@ -30,12 +30,7 @@ _FASTEST = 0.1
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """The times of one run of a network.
-
-    Attributes:
-        kernels_s: by kernel name, the seconds of all its calls together.
-        whole_s: the seconds of a run without the instrument.
-    """
+    """The seconds of one run of a network: of all calls of each kernel, and of a run without the instrument."""
 
     kernels_s: Mapping[str, float]
     whole_s: float
@@ -46,15 +41,8 @@ def time_kernels(
 ) -> KernelTimes:
     """Times the kernels of a build for the CPU, with the arguments and caches of a real run.
 
-    Instrumented runs alternate with plain ones. Only the fastest tenth of either kind counts; the median of these is
-    the result.
-
-    Args:
-        folder: the build's folder.
-        inputs: the inputs.
-        threads: number of CPU threads.
-        seconds: least total time of the measurement.
-        fewest_runs: least number of runs of either kind, unless they take more than a minute.
+    Instrumented runs alternate with plain ones, for so many seconds and so many runs of either kind at least, unless
+    these take more than a minute. Only the fastest tenth of either kind counts; the median of these is the result.
 
     Raises:
         BuildError: the build cannot be loaded.

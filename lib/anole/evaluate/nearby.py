@@ -60,12 +60,7 @@ def compare_means(build: Engine, reference: Engine, samples: Sequence[Arrays]) -
     """Compares a build with a reference on nearby inputs.
 
     There are as many draws as it takes to find noise, if that is possible within some time. Where a build is farther
-    from the reference than the latter's sensitivity explains, there are only a few.
-
-    Args:
-        build: the build.
-        reference: the reference.
-        samples: the inputs near which others are drawn; only those of floating-point types are changed.
+    from the reference than the latter's sensitivity explains, there are only a few. Integers stay as they are.
     """
     began_s, mine, theirs = time.monotonic(), _Mean(build), _Mean(reference)
     squares, own_squares = [], []

@@ -34,9 +34,7 @@ _FEWEST_RUNS = 10
 class Roofline:
     """The machine's peak rates, measured in the same process as the kernels.
 
-    Attributes:
-        flop_per_s: peak rate of multiply-adds from registers, two operations each.
-        bytes_per_s: memory bandwidth of a copy, counting bytes read and bytes written.
+    A multiply-add is two operations, and a copy counts bytes read and bytes written.
     """
 
     flop_per_s: float
@@ -105,14 +103,8 @@ def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
 def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | None:
     """Times the kernels of a build for the CPU, and logs the slow ones, the longest first.
 
-    Call it in a process that runs builds of this number of threads: TVM sets it when it starts.
-
-    Args:
-        folder: folder of the build.
-        seconds: how long to measure.
-
-    Returns:
-        The times; None for a build whose kernels cannot be timed one by one.
+    Call it in a process that runs builds of this number of threads: TVM sets it when it starts. The result is None for
+    a build whose kernels cannot be timed one by one.
 
     Raises:
         BuildError: the build cannot be loaded.

@@ -44,12 +44,9 @@ def start_deployed(folder: Path) -> Engine:
 
 
 def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
-    """Returns a reference of a build, on the same inputs and threads.
+    """Returns a reference of a build, ``torch`` or ``onnxruntime``, on the same inputs and threads.
 
-    Args:
-        name: ``torch`` or ``onnxruntime``.
-        folder: the build's folder.
-        scratch: folder for files that several engines share.
+    In the folder `scratch` are files that several engines share.
 
     Raises:
         BuildError: the build is for a simulator, or ONNX Runtime cannot load the network.

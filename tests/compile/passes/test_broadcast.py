@@ -53,23 +53,25 @@ def masked(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.
     return relax.op.multiply(builder.emit(relax.op.nn.relu(x)), gate)
 
 
+def results(x: np.ndarray, gate: np.ndarray) -> dict[Build, np.ndarray]:
+    spread = np.maximum(gate @ WEIGHT, 0)
+    return {
+        gated: x * spread,
+        biased: x * 2 * spread,
+        scaled: x * np.maximum(gate, 0),
+        masked: np.maximum(x, 0) * gate,
+    }
+
+
 @pytest.mark.parametrize(
     ("build", "expected"), [(gated, [4, 0, 2]), (biased, [0, 4, 0, 2]), (scaled, [0, 0]), (masked, [0, 0])]
 )
 def test_only_what_spreads_a_computed_tensor_is_kept_apart(build: Build, expected: list[int]) -> None:
-    assert patterns(network(build)) == expected
+    module, x, gate = network(build), drawn(*LARGE), drawn(*SMALL, seed=2)
+    assert patterns(module) == expected
+    np.testing.assert_allclose(run(module, x, gate), results(x, gate)[build], rtol=1e-5, atol=1e-6)
 
 
 def test_much_that_computes_a_small_tensor_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anole.compile.passes.broadcast._LEAST_SAVED", 6 * 5 * 8)
     assert patterns(network(scaled)) == [3, 0]
-
-
-@pytest.mark.parametrize("build", [gated, biased, scaled, masked])
-def test_the_result_is_the_same(build: Build) -> None:
-    x, gate = drawn(*LARGE), drawn(*SMALL, seed=2)
-    found = run(network(build), x, gate)
-    spread = np.maximum(gate @ WEIGHT, 0)
-    known = {scaled: x * np.maximum(gate, 0), masked: np.maximum(x, 0) * gate}
-    expected = {gated: x * spread, biased: x * 2 * spread, **known}[build]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

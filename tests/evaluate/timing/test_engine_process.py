@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ def test_an_engine_answers_once_and_takes_turns() -> None:
         for _ in range(2):
             times_s = engine.burst(1e-3)
             assert times_s.sum() >= 1e-3 and (times_s > 0).all()
+        assert len(engine.burst(0.0, 5)) == 5
 
 
 def test_an_engine_has_the_environment_of_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,21 +42,13 @@ def test_what_an_engine_prints_is_no_output_of_ours(capfd: pytest.CaptureFixture
     assert said.out == "" and "tuned!" in said.err
 
 
-def test_an_engine_that_fails_says_why() -> None:
-    process = EngineProcess(partial(Engine, "range", partial(np.arange, "three"), list))
-    with pytest.raises(EngineError, match=r"Error: .*three|TypeError: "), process:
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [(partial(np.arange, "three"), r"Error: .*three|TypeError: "), (partial(os._exit, 7), "its process exited with 7")],
+)
+def test_an_engine_that_fails_says_why(run: Callable[[], object], message: str) -> None:
+    with pytest.raises(EngineError, match=message), EngineProcess(partial(Engine, "broken", run, list)):
         pass
-
-
-def test_an_engine_whose_process_ends_is_found_out() -> None:
-    process = EngineProcess(partial(Engine, "gone", partial(os._exit, 7), list))
-    with pytest.raises(EngineError, match="its process exited with 7"), process:
-        pass
-
-
-def test_a_turn_has_as_many_runs_as_asked() -> None:
-    with EngineProcess(partial(Engine, "range", partial(np.arange, 3), list)) as engine:
-        assert len(engine.burst(0.0, 5)) == 5
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is only one core")

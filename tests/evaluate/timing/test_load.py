@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import psutil
@@ -61,14 +63,7 @@ def test_no_engine_has_fewer_than_48_runs() -> None:
     assert LOAD_PACE.rounds * LOAD_PACE.burst_s >= 6
 
 
-class Site:
-    """A place that says when it is held."""
-
-    environment = building = dict
-    is_disturbed, remote = False, None
-
-    def timing(self) -> AbstractContextManager[None]:
-        return nullcontext()
+SITE: Any = SimpleNamespace(timing=nullcontext)
 
 
 def test_every_engine_that_starts_is_timed_beside_each_number_of_neighbours() -> None:
@@ -76,13 +71,9 @@ def test_every_engine_that_starts_is_timed_beside_each_number_of_neighbours() ->
         name: partial(Engine, name, partial(np.arange, limit), list)
         for name, limit in (("build", 3), ("broken", "three"), ("other", 4))
     }
-    found = time_under_load(starts, (0, 1), Site(), "net", PACE)  # type: ignore[arg-type]
-    assert [(latency.neighbours, latency.engine, latency.runs, latency.rounds) for latency in found] == [
-        (0, "build", 6, 2),
-        (0, "other", 6, 2),
-        (1, "build", 6, 2),
-        (1, "other", 6, 2),
-    ]
+    found = time_under_load(starts, (0, 1), SITE, "net", PACE)
+    said = [(latency.neighbours, latency.engine, latency.runs, latency.rounds) for latency in found]
+    assert said == [(count, engine, 6, 2) for count in (0, 1) for engine in ("build", "other")]
     starts_s = [latency.start_s for latency in found]
     assert starts_s[:2] == starts_s[2:] and all(start_s is not None and 0 < start_s < 60 for start_s in starts_s)
 
@@ -91,7 +82,7 @@ def test_an_engine_that_fails_during_its_turns_is_named() -> None:
     good, bad = partial(np.arange, 3), partial(next, iter(["once"]))
     starts = {"build": partial(Engine, "build", good, list), "other": partial(Engine, "other", bad, list)}
     with pytest.raises(EngineError, match="net: other: StopIteration"):
-        time_under_load(starts, (1,), Site(), "net", PACE)  # type: ignore[arg-type]
+        time_under_load(starts, (1,), SITE, "net", PACE)
 
 
 def test_a_line_tells_both_and_their_ratios(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,12 +37,7 @@ class EngineError(AnoleError):
 
 @dataclass(frozen=True)
 class Started:
-    """An engine's report of its first run.
-
-    Attributes:
-        outputs: the network's outputs.
-        start_s: seconds from the start to these outputs, including imports.
-    """
+    """The outputs of an engine's first run, and the seconds from the start to these outputs, including imports."""
 
     outputs: list[NDArray[Any]]
     start_s: float
@@ -115,13 +110,9 @@ class EngineProcess:
 def start_engines(
     starts: Mapping[str, Callable[[], Engine]], running: ExitStack, where: object, *, pinned: bool = True
 ) -> dict[str, EngineProcess]:
-    """Starts engines one after another, each in a separate process; a warning names those that do not start.
+    """Starts engines one after another, each in a separate process, which `running` ends; the first one is required.
 
-    Args:
-        starts: creates each engine in its process, by the engine's name; the first one is required.
-        running: ends the processes.
-        where: the network's build; begins each message.
-        pinned: see `EngineProcess`.
+    A warning, which begins with `where`, names those that do not start.
 
     Raises:
         EngineError: the first engine does not start.

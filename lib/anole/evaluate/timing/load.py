@@ -47,17 +47,8 @@ def time_under_load(
 ) -> list[LoadLatency]:
     """Times engines in turns, once for each number of busy neighbours; nothing is pinned to a core.
 
-    Each engine has a process of its own, which sleeps except during its turns.
-
-    Args:
-        starts: creates each engine in its process, by the engine's name; the first one is required.
-        counts: numbers of busy neighbours.
-        site: where the engines run; holds the lock of all timing.
-        where: the network's build; begins each message.
-        pace: length and number of the turns.
-
-    Returns:
-        The latency of each engine that starts, for one number of neighbours after the other.
+    Each engine has a process of its own, which sleeps except during its turns; only the first one must start. Messages
+    begin with `where`.
 
     Raises:
         EngineError: the first engine does not start, or an engine fails during the turns.
@@ -79,7 +70,6 @@ def time_under_load(
 
 
 def _turn(engine: EngineProcess, pace: Pace, which: str) -> Times:
-    """Lets an engine take a turn; an error names it."""
     try:
         return engine.burst(pace.burst_s, pace.least_runs)
     except EngineError as error:

@@ -59,29 +59,21 @@ Runs = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Round:
-    """What one round found.
-
-    Attributes:
-        latencies_s: the latency of each engine when nothing disturbs it.
-        undisturbed: the share of runs that nothing disturbed.
-    """
+    """The latency of each engine in one round while nothing disturbs it, and the share of such runs."""
 
     latencies_s: tuple[float, float]
     undisturbed: float
 
 
 class PairTimer:
-    """Takes rounds, each in a process of its own.
+    """Takes rounds, each in a process of its own, and keeps them.
 
     Args:
         starts: creates each engine in the process; must be picklable.
         preload: modules to import before processes are forked.
         environment: environment variables of the processes.
-        where: the builds; begins each message.
+        where: begins each message.
         seed: seed of all that is random.
-
-    Attributes:
-        rounds: those that were taken.
     """
 
     def __init__(
@@ -109,8 +101,7 @@ class PairTimer:
     def differ(self, samples: Sequence[Sequence[NDArray[Any]]]) -> float:
         """Returns how far the engines' outputs are apart: the largest relative L2 distance of any on any inputs.
 
-        Args:
-            samples: inputs; the first ones are those that the engines have.
+        The first inputs are those that the engines have.
 
         Raises:
             BuildError: an engine cannot be started, crashes or hangs.

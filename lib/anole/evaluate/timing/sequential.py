@@ -39,12 +39,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Ratio:
-    """An estimate of a ratio of two latencies, with its interval.
-
-    Attributes:
-        rounds: number of rounds that it is from.
-        threshold: the relative difference from which on it counts.
-    """
+    """An estimate of a ratio of two latencies, its interval, and the relative difference from which on it counts."""
 
     value: float
     low: float
@@ -93,11 +88,8 @@ def middle(values: NDArray[np.float64], alpha: float) -> tuple[float, float, flo
 
     The estimate is that of Hodges and Lehmann, the median of the means of all pairs; the interval inverts Wilcoxon's
     signed-rank test (Hollander and Wolfe 1999, Nonparametric Statistical Methods, chapter 3). Numbers that a neighbour
-    spoiled cost little. With too few numbers for `alpha`, the interval is infinite.
-
-    Args:
-        values: independent numbers, each as likely above as below the true middle by any distance; at least one.
-        alpha: the probability with which the interval may be wrong.
+    spoiled cost little. With too few numbers for `alpha`, the probability of being wrong, the interval is infinite. The
+    numbers are independent, each as likely above as below the true middle by any distance.
     """
     first, second = np.triu_indices(len(values))
     means = np.sort((values[first] + values[second]) / 2)

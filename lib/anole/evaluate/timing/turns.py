@@ -37,12 +37,7 @@ class Pace:
 
 
 def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[Times]]:
-    """Times engines of this process, their threads on a core each, as `take_turns` does.
-
-    Args:
-        engines: functions that run the network once, by the engine's name.
-        pace: length and rhythm of the timing.
-    """
+    """Times functions that run a network once in this process, their threads on a core each, as `take_turns` does."""
     for run in engines.values():
         spread_busy_threads(run)
     with caller_apart():
@@ -52,15 +47,7 @@ def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) ->
 
 
 def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str, list[Times]]:
-    """Gives engines, wherever they run, short turns one after another; the order rotates every round.
-
-    Args:
-        turns: functions that take one turn, such as `burst`, by the engine's name.
-        pace: number of rounds, and the rest before each turn.
-
-    Returns:
-        For every engine the times of its turns, one for each round.
-    """
+    """Gives engines, wherever they run, short turns, such as a `burst`, one by one; the order rotates every round."""
     names = list(turns)
     times: dict[str, list[Times]] = {name: [] for name in names}
     began_s = time.perf_counter()

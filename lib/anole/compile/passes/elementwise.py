@@ -1,13 +1,21 @@
-"""Legalises transcendental operators as polynomials, which vectorise."""
+"""Legalises element-wise operators: transcendental ones as polynomials, which vectorise, and sums with padded biases.
+
+LLVM loads the bias as a whole register. The lanes behind it would hold whatever follows it in memory and pass through
+the whole epilogue unused: if that is a denormal number, its hyperbolic tangent makes a kernel several times slower.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from tvm import ir, relax, te, topi
 
 from anole.targets.shared import polynomials
 from anole.targets.shared.polynomials import Value, bound
+
+_REGISTER_BYTES = 64
+"""Size of the widest vector register; a bias that fills it is never loaded together with what follows it in memory."""
 
 Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 
@@ -43,3 +51,26 @@ def _elementwise(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te
         return te.compute(data.shape, lambda *i: bound(data(*i), function), name=function.__name__)
 
     return definition
+
+
+def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Legalises a sum; a short bias operand is read from a zero-padded constant."""
+    data, bias = call.args
+    if not _is_short_bias(bias, data.ty, call.ty):
+        return call.op.get_attr("FLegalize")(bb, call)
+    values = bias.value.numpy().reshape(-1)
+    padded = relax.const(np.pad(values, (0, _REGISTER_BYTES // values.itemsize - values.size)))
+
+    def add(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda *at: x[at] + y[at[-1]], name="add")
+
+    return bb.call_te(add, data, padded, primfunc_name_hint="add")
+
+
+def _is_short_bias(operand: ir.Expr, data: relax.TensorType, result: relax.TensorType) -> bool:
+    """Returns whether an operand is a constant with one value for each channel that does not fill a register."""
+    if not isinstance(operand, ir.GenericConst) or list(data.shape) != list(result.shape):
+        return False
+    *others, channels = operand.value.shape or (0,)
+    fills = channels * np.dtype(operand.value.dtype).itemsize >= _REGISTER_BYTES
+    return set(others) <= {1} and channels == int(result.shape[-1]) and not fills
