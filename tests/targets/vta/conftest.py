@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.geometry import DEFAULT, INSTRUCTION_BYTES, Geometry
+from anole.targets.vta.isa import Alu, AluOpcode, decode, encode
 from anole.targets.vta.network.network import AcceleratorLayer, Pool, Quantized, QuantizedNetwork
 from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, load_step
 from anole.targets.vta.templates.design import can_run, conv2d_space
@@ -46,6 +49,23 @@ class Case:
 
     def load(self) -> Loaded:
         return load_step(self.step, self.inputs[0].numbers.shape, self.geometry)
+
+
+def change_stream(path: Path, opcode: AluOpcode, geometry: Geometry, /, **values: Any) -> None:
+    """Changes fields of all ALU instructions of an opcode in a stream."""
+    stream = path.read_bytes()
+    words = (stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES))
+    program = [decode(int.from_bytes(word, "little"), geometry) for word in words]
+    changed = [each._replace(**values) if isinstance(each, Alu) and each.opcode == opcode else each for each in program]
+    assert changed != program
+    path.write_bytes(b"".join(encode(each, geometry).to_bytes(INSTRUCTION_BYTES, "little") for each in changed))
+
+
+def change_arrays(path: Path, **changes: Callable[[Any], Any]) -> None:
+    """Changes arrays of an archive."""
+    with np.load(path) as arrays:
+        plain = dict(arrays)
+    np.savez(path, **{**plain, **{name: change(plain[name]) for name, change in changes.items()}})
 
 
 @st.composite
@@ -101,7 +121,7 @@ def pool_cases(draw: Any) -> Case:
     kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     strides = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     padding = tuple(draw(st.integers(0, kernel[axis % 2] - 1)) for axis in range(4))
-    height, width = draw(st.integers(1, 11)), draw(st.integers(1, 11))
+    height, width = draw(st.integers(1, 13)), draw(st.integers(1, 13))
     assume(height + padding[0] + padding[2] >= kernel[0] and width + padding[1] + padding[3] >= kernel[1])
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
     shape = (g.batch * draw(st.integers(1, 2)), height, width, draw(st.integers(1, 2 * g.block_out + 1)))

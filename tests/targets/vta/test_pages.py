@@ -8,7 +8,7 @@ import pytest
 
 from anole.targets.vta.area import relative_area
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.network.artifact import BuiltNetwork
+from anole.targets.vta.network.artifact import load_programs
 from anole.targets.vta.pages.fronts import front
 from anole.targets.vta.report import utilisation
 from anole.targets.vta.simulator.timing import simulate
@@ -58,10 +58,10 @@ def test_the_units_of_a_built_accelerator_are_as_busy_as_its_report_says(npu_pro
     with source_of(npu_project) as source:
         table = figure(source, "utilisation", "Utilisation").table
         geometry = figure(source, "geometry", "Chosen")
-    network = BuiltNetwork.load(npu_project / "builds/net-npu")
+    programs = load_programs(npu_project / "builds/net-npu")
     assert table is not None and len(table.rows) > 3
     for build, layer, cycles, instructions, *shares in table.rows:
-        program = network.program(layer)
+        program = programs[layer]
         used = utilisation(program, simulate(program.instructions, program.geometry))
         assert (build, cycles, instructions) == ("net-npu", f"{used.cycles:,}", f"{len(program.instructions):,}")
         expected = [used.busy[name] / used.cycles for name in ("load", "compute", "store")]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
 
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.task import Conv2d
@@ -37,16 +38,11 @@ def relative_memory(geometry: Geometry) -> float:
     return geometry.sram_bits / DEFAULT.sram_bits
 
 
-BOUNDS = ("area_max", "memory_max", "penalty")
-"""The settings of a search for hardware that are numbers, see `Bounds`."""
-
-
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds on area and memory, in units of VTA's.
+    """Bounds on area and memory in units of VTA's: the settings of a search for hardware.
 
     Attributes:
-        area_max, memory_max: the bounds.
         penalty: DCOC's lambda: the cost of one unit beyond the bounds.
         penalty_form: what the cost is counted in. With ``difference``, as in the paper's equation 5, the cost is
             subtracted from the speed, both in units of VTA's own (`unit_speed`). With ``share``, it is the part of
@@ -58,6 +54,11 @@ class Bounds:
     penalty: float = 1.0
     penalty_form: Literal["difference", "share"] = "difference"
 
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> Self:
+        """Returns the bounds that a target's description has."""
+        return cls(**{name: description[name] for name in BOUNDS if name in description})
+
     def excess(self, geometry: Geometry) -> float:
         """Returns by how much a geometry exceeds the bounds; 0 if it does not."""
         area = max(0.0, relative_area(geometry) - self.area_max)
@@ -66,6 +67,10 @@ class Bounds:
     def penalty_of(self, geometry: Geometry) -> float:
         r"""Returns DCOC's $P(\theta) = \lambda (\max(0, area - area_{max}) + \max(0, memory - memory_{max}))$."""
         return self.penalty * self.excess(geometry)
+
+
+BOUNDS = tuple(field.name for field in fields(Bounds))
+"""The settings that only a search for hardware has."""
 
 
 def unit_speed(w: Conv2d, frequency_hz: float) -> float:

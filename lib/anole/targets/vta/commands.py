@@ -21,9 +21,9 @@ def vta() -> None:
 @click.option("--schedules", type=PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
 def cycles(schedules: Path) -> None:
     """Print each schedule with its cycle count, or with the reason why it is rejected."""
-    from anole.targets.vta.templates.schedules import count_cycles, read_schedules
+    from anole.targets.vta.templates.schedules import read_schedules
 
-    click.echo(json.dumps([count_cycles(row) for row in read_schedules(schedules)], indent=1))
+    click.echo(json.dumps([row.counted() for row in read_schedules(schedules)], indent=1))
 
 
 @vta.command(name="trace")
@@ -56,15 +56,23 @@ def report_(
     schedules: Path | None, row: int, build: Path | None, step: str | None, picture: Path | None, until: int | None
 ) -> None:
     """Report how well a schedule, or a layer of a build, uses the accelerator."""
+    from anole.errors import BuildError
     from anole.files import write_atomically
-    from anole.targets.vta.network.artifact import BuiltNetwork
+    from anole.targets.vta.isa import StreamError
+    from anole.targets.vta.network.artifact import load_programs
     from anole.targets.vta.report import draw_timeline, summarize
-    from anole.targets.vta.templates.schedules import program_of, read_row
+    from anole.targets.vta.templates.schedules import read_schedules
 
     if schedules is not None and build is None:
-        program = program_of(read_row(schedules, row))
+        rows = read_schedules(schedules)
+        if row >= len(rows):
+            raise StreamError(f"{schedules}: has no row {row}; its rows are 0 to {len(rows) - 1}")
+        program = rows[row].program()
     elif build is not None and step is not None and schedules is None:
-        program = BuiltNetwork.load(build).program(step)
+        programs = load_programs(build)
+        if step not in programs:
+            raise BuildError(f"found step {step!r}; the accelerator's steps are {', '.join(programs)}")
+        program = programs[step]
     else:
         raise click.UsageError("give --schedules, or --build and --step")
     text, timeline = summarize(program)

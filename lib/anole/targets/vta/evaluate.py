@@ -26,11 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class SimulatedRunner:
-    """Runs builds on the simulated accelerator; see `NetworkRunner`.
-
-    Args:
-        target: the builds' target; each build itself describes the accelerator that it is for.
-    """
+    """Runs builds on the simulated accelerator that each describes; see `NetworkRunner`."""
 
     threads = 1
     is_exact = True
@@ -94,11 +90,7 @@ def _accelerator_of(folder: Path, build: Build) -> Accelerator:
 
 
 def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-    """Returns the accelerator's outputs.
-
-    Raises:
-        BuildError: a value differs from the integer reference in NumPy.
-    """
+    """Returns the accelerator's outputs; raises BuildError if a value differs from the integer reference in NumPy."""
     built = BuiltNetwork.load(folder)
     found, expected = built.run(inputs), built.run(inputs, IntegerReference())
     for name, value in expected.items():

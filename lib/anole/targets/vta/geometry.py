@@ -42,9 +42,7 @@ class Geometry:
         batch, block_in, block_out: one GEMM operation multiplies (batch, block_in) by (block_in, block_out).
         uop_bytes, inp_bytes, wgt_bytes, acc_bytes: sizes of the buffers; all powers of two. OUT has a quarter of ACC.
         bus_bytes: bytes that the memory bus carries in one beat.
-        burst_beats: the most beats of a burst.
         queue_entries: instructions that each of the three queues holds.
-        variant: ``vta`` or ``vta++``, which differ in their instructions.
     """
 
     batch: int = 1
@@ -91,11 +89,7 @@ class Geometry:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the geometry that a mapping describes; missing fields have VTA's values.
-
-        Raises:
-            TargetError: a name is unknown, or a value is not allowed.
-        """
+        """Returns the geometry that a mapping describes; missing fields have VTA's values. Raises TargetError."""
         allowed = [field.name for field in fields(cls)]
         for name in plain:
             if name not in allowed:
@@ -103,7 +97,7 @@ class Geometry:
         return cls(**plain)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the plain form."""
+        """Returns what `from_json` reads."""
         return asdict(self)
 
     @property

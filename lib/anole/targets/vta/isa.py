@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.errors import AnoleError
-from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
+from anole.targets.vta.geometry import Geometry, Memory
 
 _WORD_BITS = 64
 
@@ -61,7 +60,7 @@ class Load(NamedTuple):
     Attributes:
         memory: the memory that is written.
         sram_base, dram_base: where the tile begins, in elements of that memory.
-        y_size, x_size, x_stride: rows, columns, and the distance of rows in DRAM.
+        x_stride: the distance of rows in DRAM.
         y_pad_0, y_pad_1, x_pad_0, x_pad_1: border rows and columns before and after the tile.
         pad_min: whether the border holds the least value instead of 0 (VTA++).
     """
@@ -104,11 +103,7 @@ class Store(NamedTuple):
 class Gemm(NamedTuple):
     """Multiplies and accumulates, or sets to zero: two loops around a range of micro-operations.
 
-    Attributes:
-        reset: whether to set the accumulators to zero.
-        uop_begin, uop_end: the range of micro-operations.
-        iter_out, iter_in: lengths of the loops.
-        dst_out, dst_in, src_out, src_in, wgt_out, wgt_in: index increments for each step of the two loops.
+    Each step of a loop increments the indices of destination, source and weight.
     """
 
     reset: bool
@@ -163,18 +158,23 @@ class Uop(NamedTuple):
 Word = TypeVar("Word", int, NDArray[np.int64])
 """A word of bits, or an array of words."""
 
-_OPCODES = {Load: Opcode.LOAD, Store: Opcode.STORE, Gemm: Opcode.GEMM, Finish: Opcode.FINISH, Alu: Opcode.ALU}
+_KINDS: dict[Opcode, type[Instruction]] = {
+    Opcode.LOAD: Load,
+    Opcode.STORE: Store,
+    Opcode.GEMM: Gemm,
+    Opcode.FINISH: Finish,
+    Opcode.ALU: Alu,
+}
+
+_MEANINGS = {"memory": Memory, "opcode": AluOpcode, "reset": bool, "use_imm": bool, "pad_min": bool}
+"""What the bits of a field stand for, if they are no whole number."""
 
 
 def encode(instruction: Instruction, geometry: Geometry) -> int:
-    """Returns the 128 bits of an instruction.
-
-    Raises:
-        StreamError: a field is too narrow for its value.
-    """
+    """Returns the 128 bits of an instruction; raises StreamError where a field is too narrow for its value."""
     values = {name: int(value) for name, value in instruction._asdict().items() if name != "dependence"}
     values |= {name: int(flag) for name, flag in instruction.dependence._asdict().items()}
-    values["op"] = opcode = _OPCODES[type(instruction)]
+    values["op"] = opcode = Opcode[type(instruction).__name__.upper()]
     if opcode == Opcode.STORE:
         values["memory"] = Memory.OUT & _memory_mask(geometry)
     word = 0
@@ -188,46 +188,31 @@ def encode(instruction: Instruction, geometry: Geometry) -> int:
 
 
 def decode(word: int, geometry: Geometry) -> Instruction:
-    """Returns the instruction that 128 bits encode.
-
-    Raises:
-        StreamError: there is no such instruction.
-    """
+    """Returns the instruction that 128 bits encode; raises StreamError if there is none."""
     if not 0 <= word < 1 << 2 * _WORD_BITS:
         raise StreamError(f"an instruction has {2 * _WORD_BITS} bits; found {word:#x}")
     number = word & 7
     if number not in list(Opcode):
         raise StreamError(f"unknown opcode {number}; allowed are 0 to {max(Opcode)}")
     opcode = Opcode(number)
-    values: dict[str, Any] = {
-        name: word >> offset & (1 << bits) - 1 for name, offset, bits in _layout(opcode, geometry)
-    }
-    flags = Dependence(*(bool(values.pop(name)) for name in Dependence._fields))
-    del values["op"]
-    match opcode:
-        case Opcode.FINISH:
-            return Finish(flags)
-        case Opcode.STORE:
-            if (found := values.pop("memory")) != Memory.OUT & _memory_mask(geometry):
-                raise StreamError(f"STORE from memory type {found}; only OUT can be stored")
-            return Store(**{name: values[name] for name in Store._fields if name in values}, dependence=flags)
-        case Opcode.LOAD:
-            if (found := values.pop("memory")) not in (Memory.UOP, Memory.WGT, Memory.INP, Memory.ACC):
-                raise StreamError(f"LOAD of memory type {found}; allowed are 0 to 3")
-            values["pad_min"] = bool(values.get("pad_min"))
-            return Load(Memory(found), **values, dependence=flags)
-        case Opcode.GEMM:
-            return Gemm(**values | {"reset": bool(values["reset"])}, dependence=flags)
-        case Opcode.ALU:
-            return _decode_alu(values, flags)
+    values = {name: word >> offset & (1 << bits) - 1 for name, offset, bits in _layout(opcode, geometry)}
+    flags = Dependence(*(bool(values[name]) for name in Dependence._fields))
+    found = values.get("memory")
+    if opcode == Opcode.STORE and found != Memory.OUT & _memory_mask(geometry):
+        raise StreamError(f"STORE from memory type {found}; only OUT can be stored")
+    if opcode == Opcode.LOAD and found not in (Memory.UOP, Memory.WGT, Memory.INP, Memory.ACC):
+        raise StreamError(f"LOAD of memory type {found}; allowed are 0 to 3")
+    if opcode == Opcode.ALU:
+        if values["opcode"] not in list(AluOpcode):
+            raise StreamError(f"unknown ALU opcode {values['opcode']}; allowed are 0 to {max(AluOpcode)}")
+        values["imm"] -= (values["imm"] & 1 << 15) << 1
+    kind = _KINDS[opcode]
+    fields: dict[str, Any] = {name: _MEANINGS.get(name, int)(values[name]) for name in kind._fields if name in values}
+    return kind(**fields, dependence=flags)
 
 
 def check(instruction: Instruction, geometry: Geometry) -> None:
-    """Checks that an instruction's own address ranges lie within the buffers.
-
-    Raises:
-        StreamError: a range leaves its buffer.
-    """
+    """Checks that an instruction's own address ranges lie within the buffers; raises StreamError otherwise."""
     match instruction:
         case Load(x_size=size) if size:
             tile = instruction.rows * instruction.columns
@@ -246,11 +231,7 @@ def _check_range(memory: Memory, begin: int, end: int, geometry: Geometry) -> No
 
 
 def encode_uop(uop: Uop, geometry: Geometry) -> int:
-    """Returns the 32 bits of a micro-operation.
-
-    Raises:
-        StreamError: a field is too narrow for its value.
-    """
+    """Returns the 32 bits of a micro-operation; raises StreamError where a field is too narrow for its value."""
     word = offset = 0
     for value, memory in zip(uop, (Memory.ACC, Memory.INP, Memory.WGT), strict=True):
         bits = geometry.index_bits(memory)
@@ -279,19 +260,6 @@ def alu_source(src: Word, wgt: Word, geometry: Geometry) -> Word:
     return joined & (1 << geometry.index_bits(Memory.ACC)) - 1
 
 
-def to_hex(word: int) -> str:
-    """Returns 128 bits as 32 hexadecimal digits, the highest first."""
-    return f"{word:0{2 * INSTRUCTION_BYTES}x}"
-
-
-def _decode_alu(values: dict[str, Any], flags: Dependence) -> Alu:
-    if (opcode := values["opcode"]) not in list(AluOpcode):
-        raise StreamError(f"unknown ALU opcode {opcode}; allowed are 0 to {max(AluOpcode)}")
-    imm = values["imm"] - ((values["imm"] & 1 << 15) << 1)
-    booleans = {name: bool(values[name]) for name in ("reset", "use_imm")}
-    return Alu(**values | {"opcode": AluOpcode(opcode), "imm": imm} | booleans, dependence=flags)
-
-
 def _memory_mask(geometry: Geometry) -> int:
     return 3 if geometry.variant == "vta++" else 7
 
@@ -299,10 +267,6 @@ def _memory_mask(geometry: Geometry) -> int:
 @cache
 def _layout(opcode: Opcode, geometry: Geometry) -> tuple[tuple[str, int, int], ...]:
     """Returns name, offset and width of every field of an instruction."""
-    return tuple(_fields(opcode, geometry))
-
-
-def _fields(opcode: Opcode, geometry: Geometry) -> Iterator[tuple[str, int, int]]:
     extended = geometry.variant == "vta++"
     uop, acc, inp, wgt = (geometry.index_bits(m) for m in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
     first = [("op", 3), *((name, 1) for name in Dependence._fields)]
@@ -321,8 +285,9 @@ def _fields(opcode: Opcode, geometry: Geometry) -> Iterator[tuple[str, int, int]
             else:
                 src = inp if extended else acc
                 second += [("src_out", src), ("src_in", src), ("opcode", 3), ("use_imm", 1), ("imm", 16)]
-    for start, fields in ((0, first), (_WORD_BITS, second)):
-        offset = start
+    layout = []
+    for offset, fields in ((0, first), (_WORD_BITS, second)):
         for name, bits in fields:
-            yield name, offset, bits
+            layout.append((name, offset, bits))
             offset += bits
+    return tuple(layout)

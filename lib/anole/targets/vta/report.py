@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from xml.sax.saxutils import escape
 
-from anole.targets.vta.geometry import INSTRUCTION_BYTES
-from anole.targets.vta.isa import Alu, Gemm, Instruction, Load
-from anole.targets.vta.simulator.steps import Module, module_of
+from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
+from anole.targets.vta.isa import Gemm, Instruction, Load
+from anole.targets.vta.simulator.activity import Module, module_of
 from anole.targets.vta.simulator.timing import Timeline, is_extrapolated, simulate
 from anole.targets.vta.templates.program import Program
 
 
 @dataclass(frozen=True)
 class Utilisation:
-    """The work of a program and the cycles it takes.
+    """The work of a program, the cycles it takes, and the roofline above it.
 
     Attributes:
-        cycles: cycles of the whole program.
         busy: busy cycles of each module, by its name.
         operations: GEMM operations, each a (batch, block_in) by (block_in, block_out) product.
-        multiply_adds: multiply-adds of all GEMM operations.
         read_bytes, write_bytes: bytes over the memory bus, including instructions.
     """
 
+    geometry: Geometry
     cycles: int
     busy: dict[str, int]
     operations: int
-    multiply_adds: int
     read_bytes: int
     write_bytes: int
 
@@ -37,22 +36,25 @@ class Utilisation:
         """The share of the cycles in which the matrix unit works."""
         return self.operations / self.cycles
 
+    @property
+    def peak(self) -> int:
+        """The multiply-adds of the matrix unit in a cycle."""
+        return prod(self.geometry.block)
 
-@dataclass(frozen=True)
-class ProgramRoofline:
-    """The roofline bound of a program.
+    @property
+    def reached(self) -> float:
+        """The multiply-adds of the program in a cycle."""
+        return self.operations * self.peak / self.cycles
 
-    Attributes:
-        intensity: multiply-adds per byte over the bus.
-        peak: multiply-adds of the matrix unit per cycle.
-        attainable: the part of the peak that the bus allows.
-        reached: multiply-adds of the program per cycle.
-    """
+    @property
+    def intensity(self) -> float:
+        """The multiply-adds for each byte over the bus."""
+        return self.operations * self.peak / (self.read_bytes + self.write_bytes)
 
-    intensity: float
-    peak: float
-    attainable: float
-    reached: float
+    @property
+    def attainable(self) -> float:
+        """The part of the peak that the bus allows."""
+        return min(self.peak, self.intensity * self.geometry.bus_bytes)
 
 
 def utilisation(program: Program, timeline: Timeline) -> Utilisation:
@@ -66,30 +68,15 @@ def utilisation(program: Program, timeline: Timeline) -> Utilisation:
         for each in program.instructions
         if isinstance(each, Gemm) and not each.reset
     )
-    return Utilisation(
-        timeline.cycles,
-        busy,
-        operations,
-        operations * g.batch * g.block_in * g.block_out,
-        timeline.read_beats * g.bus_bytes + len(program.instructions) * INSTRUCTION_BYTES,
-        timeline.write_beats * g.bus_bytes,
-    )
-
-
-def roofline(program: Program, used: Utilisation) -> ProgramRoofline:
-    """Returns what bounds a program: the matrix unit, or the bus."""
-    g = program.geometry
-    intensity = used.multiply_adds / (used.read_bytes + used.write_bytes)
-    peak = float(g.batch * g.block_in * g.block_out)
-    return ProgramRoofline(intensity, peak, min(peak, intensity * g.bus_bytes), used.multiply_adds / used.cycles)
+    read_bytes = timeline.read_beats * g.bus_bytes + len(program.instructions) * INSTRUCTION_BYTES
+    return Utilisation(g, timeline.cycles, busy, operations, read_bytes, timeline.write_beats * g.bus_bytes)
 
 
 def summarize(program: Program) -> tuple[str, Timeline]:
     """Returns a report for people, and the timeline of the program."""
     timeline = simulate(program.instructions, program.geometry)
     used = utilisation(program, timeline)
-    roof = roofline(program, used)
-    bound = "the matrix unit" if roof.attainable == roof.peak else "the memory bus"
+    bound = "the matrix unit" if used.attainable == used.peak else "the memory bus"
     lines = [
         f"instructions  {len(program.instructions):12}",
         f"cycles        {used.cycles:12}" + ("  extrapolated" if is_extrapolated(program.geometry) else ""),
@@ -97,9 +84,9 @@ def summarize(program: Program) -> tuple[str, Timeline]:
         f"matrix unit   {used.operations:12}  {used.gemm_share:6.1%} of the cycles",
         f"read          {used.read_bytes:12}  bytes",
         f"written       {used.write_bytes:12}  bytes",
-        f"intensity     {roof.intensity:12.1f}  multiply-adds a byte",
-        f"reached       {roof.reached:12.1f}  multiply-adds a cycle, {roof.reached / roof.attainable:.1%} of what "
-        f"{bound} allows ({roof.attainable:.1f}; the peak is {roof.peak:.0f})",
+        f"intensity     {used.intensity:12.1f}  multiply-adds a byte",
+        f"reached       {used.reached:12.1f}  multiply-adds a cycle, {used.reached / used.attainable:.1%} of what "
+        f"{bound} allows ({used.attainable:.1f}; the peak is {used.peak:.0f})",
     ]
     return "\n".join(lines), timeline
 
@@ -141,10 +128,6 @@ def draw_timeline(program: Sequence[Instruction], timeline: Timeline, until: int
 
 
 def _kind(instruction: Instruction) -> str:
-    if isinstance(instruction, Gemm):
-        return "gemm"
-    if isinstance(instruction, Alu):
-        return "alu"
-    if isinstance(instruction, Load):
-        return "load" if module_of(instruction) == Module.LOAD else "read"
-    return "store"
+    if isinstance(instruction, Load) and module_of(instruction) != Module.LOAD:
+        return "read"
+    return type(instruction).__name__.lower()

@@ -16,10 +16,7 @@ from anole.targets.vta.geometry import Geometry
 if TYPE_CHECKING:
     from anole.targets.vta.target import VtaTarget
 
-PENALTY_FORMS = ("difference", "share")
-"""How DCOC's penalty is taken from a config's speed, see `Bounds`."""
-
-_KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS, "penalty_form")
+_KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS)
 
 
 def describe_vta(
@@ -44,9 +41,6 @@ def describe_vta(
     Raises:
         TargetError: a value is not allowed.
     """
-    _choice("hardware", hardware, ("fixed", "search"))
-    _choice("first_layer", first_layer, ("host", "vta"))
-    _choice("space", space, (CONSTRAINED, OPEN))
     fields = {} if geometry == "default" else geometry
     if not isinstance(fields, Mapping):
         raise TargetError(f"geometry: found {geometry!r}; allowed are default, or a mapping")
@@ -55,23 +49,23 @@ def describe_vta(
     description = {
         "kind": "vta",
         "geometry": Geometry.from_json(fields).to_json(),
-        "hardware": hardware,
+        "hardware": _choice("hardware", hardware, ("fixed", "search")),
         "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
-        "first_layer": first_layer,
+        "first_layer": _choice("first_layer", first_layer, ("host", "vta")),
+        **described_space(_choice("space", space, (CONSTRAINED, OPEN))),
     }
-    description |= described_space(str(space))
     if hardware == "search":
-        default = asdict(Bounds())
-        description |= {name: _positive(name, bounds.get(name, default[name])) for name in BOUNDS}
-        _choice("penalty_form", form := bounds.get("penalty_form", "difference"), PENALTY_FORMS)
-        if form != "difference":
-            description["penalty_form"] = form
+        *numbers, form = ((name, bounds.get(name, value)) for name, value in asdict(Bounds()).items())
+        description |= {name: _positive(name, found) for name, found in numbers}
+        if _choice(*form, ("difference", "share")) != "difference":
+            description["penalty_form"] = form[1]
     return description
 
 
-def _choice(name: str, found: object, allowed: tuple[str, ...]) -> None:
+def _choice(name: str, found: object, allowed: tuple[str, ...]) -> str:
     if found not in allowed:
         raise TargetError(f"{name}: found {found!r}; allowed are {', '.join(allowed)}")
+    return str(found)
 
 
 def _positive(name: str, found: object) -> float:

@@ -30,12 +30,7 @@ from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 
 class VtaTarget:
-    """An accelerator of given geometry, or one whose geometry is searched.
-
-    Args:
-        description: the ``geometry`` and ``frequency_mhz``; whether the ``hardware`` is fixed or searched within
-            bounds; where the ``first_layer`` runs; and whether the ``space`` is open.
-    """
+    """An accelerator of given geometry, or one whose geometry is searched, as `describe_vta` describes it."""
 
     place: Final = Place.SIMULATOR
     networks = NetworkHandlers(
@@ -52,21 +47,13 @@ class VtaTarget:
     @cached_property
     def bounds(self) -> Bounds | None:
         """Bounds on the accelerator's cost if its geometry is searched."""
-        if self.description["hardware"] == "fixed":
-            return None
-        form = self.description.get("penalty_form", "difference")
-        return Bounds(**{name: self.description[name] for name in BOUNDS}, penalty_form=form)
+        return None if self.description["hardware"] == "fixed" else Bounds.of(self.description)
 
     def absence(self) -> str | None:
         """Returns None: a simulator is always present."""
-        return None
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of the template of a workload's operator.
-
-        Raises:
-            TargetError: there is no template for the operator.
-        """
+        """Returns the version of the template of a workload's operator; raises TargetError if there is none."""
         return version_of(workload, self.template_versions, "vta")
 
     def takes(self, workload: Workload, position: int) -> bool:
@@ -81,11 +68,7 @@ class VtaTarget:
         return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, opened, self.frequency_hz)
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config on the given accelerator.
-
-        Raises:
-            ConfigError: the accelerator cannot run the workload at all.
-        """
+        """Returns a valid config on the given accelerator; raises ConfigError if it cannot run the workload at all."""
         return default_config(as_conv2d(workload), self.geometry)
 
     def simulate(self, workload: Workload, config: Config) -> float:
@@ -93,18 +76,14 @@ class VtaTarget:
         return self.cycles(workload, config) / self.frequency_hz
 
     def cycles(self, workload: Workload, config: Config) -> int:
-        """Returns the cycles of one run with the canonical epilogue: bias, shift and clip.
-
-        Raises:
-            ConfigError: the config cannot be run; the message gives the reason.
-        """
+        """Returns the cycles of one run with bias, shift and clip; raises ConfigError if it cannot be run."""
         convolution = as_conv2d(workload)
         design = design_of(convolution, self.geometry, config)
         return _cycles(_Run(whole_blocks(convolution, design.geometry), design.program, design))
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Returns the target with a given geometry."""
-        fixed = {name: value for name, value in self.description.items() if name not in (*BOUNDS, "penalty_form")}
+        fixed = {name: value for name, value in self.description.items() if name not in BOUNDS}
         return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
 
     def geometry_of(self, config: Config) -> Geometry:
@@ -135,12 +114,12 @@ def as_conv2d(workload: Workload) -> Conv2d:
     Raises:
         ConfigError: the workload has no constant weight to load into the accelerator's memory ahead, or is exact.
     """
-    if not isinstance(workload, BatchMatmul) and workload.exact:
+    if isinstance(workload, BatchMatmul):
+        raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")
+    if workload.exact:
         raise ConfigError(
             f"{workload.label}: the accelerator would quantise whole numbers again; this runs on the host"
         )
-    if isinstance(workload, BatchMatmul):
-        raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")
     if isinstance(workload, Dense):
         return Conv2d(1, workload.batch, 1, workload.in_features, workload.out_features, (1, 1), dtype=workload.dtype)
     return workload

@@ -33,19 +33,21 @@ def block(target: VtaTarget, workload: Conv2d, ci: int = 16, co: int = 16, **cha
     return {**target.with_geometry(Geometry(1, ci, co)).default_config(workload), **changes}
 
 
-def match(target: VtaTarget, workload: Conv2d, weight: int = 1, config: Any = None, latency_s: float = 0.0) -> Match:
-    task = Task(workload, target.description, 1)
-    plain = Match(task, weight, (workload.label,), None, None)
-    if config is None:
-        return plain.untuned("it was not tuned", target.default_config(workload))
-    return Match(task, weight, (workload.label,), config, None, "r" * 64, latency_s)
+def untuned(target: VtaTarget, workload: Conv2d) -> Match:
+    plain = Match(Task(workload, target.description, 1), 1, (workload.label,), None, None)
+    return plain.untuned("it was not tuned", target.default_config(workload))
 
 
-def receipt(*designs: tuple[dict[str, Any], float]) -> Receipt:
-    """Returns the receipt of a layer that was tried with some configs."""
+def tried(
+    target: VtaTarget, workload: Conv2d, *designs: tuple[dict[str, Any], float], weight: int = 1, locked: bool = False
+) -> tuple[Match, Receipt]:
+    """Returns a layer that was tried with some configs, and its receipt."""
     config, latency_s = min(designs, key=lambda design: design[1])
-    return Receipt(
-        "d" * 64, "c" * 64, len(designs), config, latency_s, tuple(MeasuredConfig(*each) for each in designs)
+    task = Task(workload, target.description, 1)
+    measured = tuple(MeasuredConfig(*each) for each in designs)
+    return (
+        Match(task, weight, (workload.label,), config, None, "r" * 64, latency_s, locked=locked),
+        Receipt("d" * 64, "c" * 64, len(designs), config, latency_s, measured),
     )
 
 
@@ -56,7 +58,7 @@ def choose(target: VtaTarget, *layers: tuple[Match, Receipt]) -> Any:
 def test_a_fixed_geometry_is_the_only_one() -> None:
     target = VtaTarget(describe_vta({"block_in": 32}))
     default = target.default_config(SMALL)
-    chosen = choose_geometry(target, [match(target, SMALL)], {})
+    chosen = choose_geometry(target, [untuned(target, SMALL)], {})
     assert chosen.geometry == Geometry(block_in=32) and (chosen.candidates, chosen.per_layer_latency_s) == (None, None)
     (layer,) = chosen.matches
     assert (layer.config, layer.reason) == (default, "it was not tuned")
@@ -66,8 +68,7 @@ def test_a_fixed_geometry_is_the_only_one() -> None:
 def test_a_tuned_config_of_a_fixed_geometry_is_taken() -> None:
     target = VtaTarget(describe_vta())
     config = {**target.default_config(LARGE), "h_threading": 1, "oc_threading": 2, "tile_h": 4}
-    chosen = choose(target, (match(target, LARGE, 1, config, 1e-9), receipt((config, 1e-9))))
-    (layer,) = chosen.matches
+    (layer,) = choose(target, tried(target, LARGE, (config, 1e-9))).matches
     assert (layer.config, layer.latency_s, layer.reason, layer.run_key) == (config, 1e-9, None, "r" * 64)
 
 
@@ -77,7 +78,7 @@ def test_the_default_is_better_than_a_slow_trial() -> None:
     slow = {**default, "tile_h": 1, "tile_w": 1, "h_threading": 1, "oc_threading": 1}
     slow_s, default_s = (target.simulate(SMALL, config) for config in (slow, default))
     assert slow_s > default_s
-    (layer,) = choose(target, (match(target, SMALL, 1, slow, slow_s), receipt((slow, slow_s)))).matches
+    (layer,) = choose(target, tried(target, SMALL, (slow, slow_s))).matches
     assert (layer.config, layer.latency_s, layer.run_key) == (default, default_s, None)
     assert layer.reason == "no trial was faster than the default config"
     assert layer.built.matched == "default"
@@ -86,15 +87,9 @@ def test_the_default_is_better_than_a_slow_trial() -> None:
 def test_all_layers_have_one_geometry_though_each_would_have_its_own() -> None:
     target = make()
     wide, tall = (32, 16), (16, 32)
-    designs = {
-        SMALL: [(block(target, SMALL, *wide), 1e-9), (block(target, SMALL, *tall), 3e-9)],
-        LARGE: [(block(target, LARGE, *wide), 5e-9), (block(target, LARGE, *tall), 4e-9)],
-    }
-    layers = [
-        (match(target, workload, weight, designs[workload][0][0], 1e-9), receipt(*designs[workload]))
-        for workload, weight in ((SMALL, 1), (LARGE, 1))
-    ]
-    chosen = choose(target, *layers)
+    small = tried(target, SMALL, (block(target, SMALL, *wide), 1e-9), (block(target, SMALL, *tall), 3e-9))
+    designs = [(block(target, LARGE, *wide), 5e-9), (block(target, LARGE, *tall), 4e-9)]
+    chosen = choose(target, small, tried(target, LARGE, *designs))
     assert chosen.geometry == Geometry(1, *wide)
     assert [target.geometry_of(layer.config) for layer in chosen.matches] == [chosen.geometry] * 2
     assert [layer.latency_s for layer in chosen.matches] == [1e-9, 5e-9]
@@ -102,11 +97,8 @@ def test_all_layers_have_one_geometry_though_each_would_have_its_own() -> None:
     totals_s = [candidate.latency_s for candidate in chosen.candidates]
     assert totals_s == sorted(totals_s) and totals_s[:2] == pytest.approx([6e-9, 7e-9])
     assert [candidate.block for candidate in chosen.candidates[:2]] == [(1, *wide), (1, *tall)]
-
     # What occurs often weighs more.
-    (small, of_small), (large, of_large) = layers
-    often = replace(large, weight=3)
-    assert choose(target, (small, of_small), (often, of_large)).geometry == Geometry(1, *tall)
+    assert choose(target, small, tried(target, LARGE, *designs, weight=3)).geometry == Geometry(1, *tall)
 
 
 def test_layers_that_were_tried_with_other_buffers_share_an_accelerator() -> None:
@@ -118,9 +110,8 @@ def test_layers_that_were_tried_with_other_buffers_share_an_accelerator() -> Non
         block(target, workload, 32, 32, **better, log_acc_buff_size=log) for workload, log in ((narrow, 16), (wide, 17))
     )
     layers = [
-        (match(target, workload, 1, config, latency_s), receipt((config, latency_s)))
+        tried(target, workload, (config, target.simulate(workload, config)))
         for workload, config in ((narrow, one), (wide, other))
-        for latency_s in [target.simulate(workload, config)]
     ]
     chosen = choose(target, *layers)
     assert chosen.geometry in {target.geometry_of(one), target.geometry_of(other)}
@@ -131,13 +122,12 @@ def test_layers_that_were_tried_with_other_buffers_share_an_accelerator() -> Non
         assert layer.latency_s == target.simulate(layer.task.workload, layer.config)
 
 
-def test_of_many_accelerators_only_the_most_promising_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_accelerators_only_the_most_promising_are_simulated() -> None:
     target = make()
     sizes = [{"log_inp_buff_size": inp, "log_wgt_buff_size": wgt} for inp in range(11, 16) for wgt in range(13, 19)]
     designs = [(block(target, SMALL, 32, 32, **size), (2 + n) * 1e-9) for n, size in enumerate(sizes)]
     best = block(target, SMALL, 16, 32, tile_h=4)
-    layer = (match(target, SMALL, 1, best, 1e-9), receipt(*designs, (best, 1e-9)))
-    chosen = choose(target, layer)
+    chosen = choose(target, tried(target, SMALL, *designs, (best, 1e-9)))
     assert chosen.geometry == target.geometry_of(best) and chosen.per_layer_latency_s == 1e-9
     assert len(chosen.candidates) == 16 < len(sizes)
 
@@ -145,9 +135,7 @@ def test_of_many_accelerators_only_the_most_promising_are_simulated(monkeypatch:
 def test_a_layer_that_was_not_tried_on_the_geometry_has_its_default_there() -> None:
     target = make()
     config = block(target, LARGE, 32, 32)
-    tuned = (match(target, LARGE, 1, config, 1e-9), receipt((config, 1e-9)))
-    other = match(target, SMALL, 1, block(target, SMALL), 1e-3)
-    chosen = choose(target, tuned, (other, receipt((block(target, SMALL), 1e-3))))
+    chosen = choose(target, tried(target, LARGE, (config, 1e-9)), tried(target, SMALL, (block(target, SMALL), 1e-3)))
     assert chosen.geometry == Geometry(1, 32, 32)
     first, second = chosen.matches
     assert (first.config, first.reason) == (config, None)
@@ -160,16 +148,15 @@ def test_where_nothing_is_within_the_bounds_there_is_no_build() -> None:
     target = make(area_max=0.5)
     config = block(target, LARGE, 32, 32)
     with pytest.raises(BuildError, match="none of the 2 tried geometries is within the bounds"):
-        choose(target, (match(target, LARGE, 1, config, 1e-9), receipt((config, 1e-9))))
+        choose(target, tried(target, LARGE, (config, 1e-9)))
 
 
 def test_a_geometry_on_which_a_layer_cannot_run_is_no_candidate() -> None:
     target = make()
-    config = block(target, SMALL, tile_b=2)
     two = Conv2d(2, 8, 8, 32, 32, (1, 1))
     layers = [
-        (match(target, SMALL, 1, block(target, SMALL), 1e-3), receipt((block(target, SMALL), 1e-3))),
-        (match(target, two, 1, config, 1e-9), receipt((config, 1e-9))),
+        tried(target, SMALL, (block(target, SMALL), 1e-3)),
+        tried(target, two, (block(target, SMALL, tile_b=2), 1e-9)),
     ]
     # One image does not fill a block of two.
     assert choose(target, layers[1]).geometry.batch == 2
@@ -193,13 +180,10 @@ def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> N
         blocks = data.draw(st.lists(st.sampled_from([(16, 16), (32, 16), (16, 32), (32, 32)]), min_size=1, unique=True))
         seconds = st.integers(1, 400).map(lambda cycles: 50 * cycles / target.frequency_hz)
         designs = [(block(target, workload, *each), data.draw(seconds)) for each in blocks]
-        own = receipt(*designs)
-        weight = data.draw(st.integers(1, 3))
-        layers.append((match(target, workload, weight, own.config, own.latency_s), own))
+        layers.append(tried(target, workload, *designs, weight=data.draw(st.integers(1, 3))))
     chosen = choose(target, *layers)
-    tried = {target.geometry} | {target.geometry_of(d.config) for _, own in layers for d in own.designs}
     totals_s = {}
-    for geometry in tried:
+    for geometry in {target.geometry} | {target.geometry_of(d.config) for _, own in layers for d in own.designs}:
         if target.bounds.excess(geometry):
             continue
         there = target.with_geometry(geometry)
@@ -222,15 +206,17 @@ def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> N
 def test_locked_layers_keep_their_geometry_and_config_though_others_are_faster() -> None:
     target = make()
     slow = {name: 1 for name in ("tile_h", "tile_w", "h_threading", "oc_threading")}
-    kept = replace(match(target, SMALL, 1, block(target, SMALL, 16, 32, **slow), 1e-9), locked=True)
-    free = (match(target, LARGE, 1, block(target, LARGE, 32, 32), 1e-9), receipt((block(target, LARGE, 32, 32), 1e-9)))
-    chosen = choose(target, (kept, receipt((block(target, SMALL, 32, 32), 1e-12))), free)
+    designs = [(block(target, SMALL, 16, 32, **slow), 1e-9)]
+    kept, _ = tried(target, SMALL, *designs, locked=True)
+    _, faster = tried(target, SMALL, (block(target, SMALL, 32, 32), 1e-12))
+    free = tried(target, LARGE, (block(target, LARGE, 32, 32), 1e-9))
+    chosen = choose(target, (kept, faster), free)
     assert chosen.geometry == Geometry(1, 16, 32)
     first, second = chosen.matches
     assert (first.config, first.built.locked) == (kept.config, True)
     assert first.latency_s == target.with_geometry(chosen.geometry).simulate(SMALL, kept.config) > 1e-9
     assert target.geometry_of(second.config) == chosen.geometry
 
-    other = replace(match(target, LARGE, 1, block(target, LARGE, 32, 16), 1e-9), locked=True)
+    other = tried(target, LARGE, (block(target, LARGE, 32, 16), 1e-9), locked=True)
     with pytest.raises(BuildError, match="none of the 2 tried geometries"):
-        choose(target, (kept, free[1]), (other, free[1]))
+        choose(target, (kept, faster), other)

@@ -92,15 +92,11 @@ def test_the_folder_holds_the_network_and_says_what_it_is(accelerated: Path, mon
     assert set(accelerator.snr_db) == {step.value for step in accelerator.steps}
     assert all(ratio > 20 for ratio in accelerator.snr_db.values())
     assert said.size_bytes > sum(path.stat().st_size for path in (accelerated / "net/steps").iterdir())
-    check(network, *RESIDUAL, 15)
-
-
-def test_a_layer_fuses_its_residual(accelerated: Path) -> None:
-    network = BuiltNetwork.load(accelerated / "net")
     (pool,) = (step for step in network.network.steps if isinstance(step, Pool))
     first, second = (layers(network)[name] for name in ("first.0", "second.0"))
     assert first.data == second.residual == pool.result and second.data == first.result
     assert (first.low, second.low, layers(network)["head"].low) == (0, 0, -127)
+    check(network, *RESIDUAL, 15)
 
 
 def tuned_config(tasks: Any) -> dict[str, Receipt]:
@@ -134,13 +130,23 @@ def test_other_networks_are_built_right(project: Path, accelerate: Any, name: st
     check(BuiltNetwork.load(project / "net"), source, shape, 20)
 
 
-def test_a_network_may_need_no_host(project: Path, accelerate: Any) -> None:
+def test_a_network_may_need_no_host_and_what_was_built_is_said(
+    project: Path, accelerate: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     (project / "more.py").write_text(MORE)
-    accelerate("torch:more:plain", (2, 6))
+    with caplog.at_level(logging.INFO, "anole"):
+        said = accelerate("torch:more:plain", (2, 6))
     assert not (project / "net/host.so").exists()
     network = BuiltNetwork.load(project / "net")
     assert [type(step) for step in network.network.steps] == [AcceleratorLayer, AcceleratorLayer]
     check(network, "torch:more:plain", (2, 6), 20)
+
+    lines = [record.getMessage() for record in caplog.records]
+    cycles = [step.cycles for step in said.accelerator.steps]
+    assert any(f": {cycles[0]} cycles, signal to noise " in line for line in lines)
+    assert any(f"net: {sum(cycles)} cycles on a block of 1x16x16 and 504 KiB of memory, " in line for line in lines)
+    assert sum("is NOT TUNED (it was not tuned)" in line for line in lines) == 2
+    assert read_build(project / "net") == said
 
 
 @pytest.mark.guard
@@ -218,15 +224,3 @@ def test_broken_samples_leave_the_old_build(project: Path, accelerate: Any) -> N
         accelerate(*RESIDUAL, calibration="samples.npy")
     assert (project / "net/build.json").read_text() == "old"
     assert sorted(path.name for path in project.iterdir() if path.is_dir() and path.name[0] != "_") == ["net", "work"]
-
-
-def test_what_was_built_is_said(project: Path, accelerate: Any, caplog: pytest.LogCaptureFixture) -> None:
-    (project / "more.py").write_text(MORE)
-    with caplog.at_level(logging.INFO, "anole"):
-        said = accelerate("torch:more:plain", (2, 6))
-    lines = [record.getMessage() for record in caplog.records]
-    cycles = [step.cycles for step in said.accelerator.steps]
-    assert any(f": {cycles[0]} cycles, signal to noise " in line for line in lines)
-    assert any(f"net: {sum(cycles)} cycles on a block of 1x16x16 and 504 KiB of memory, " in line for line in lines)
-    assert sum("is NOT TUNED (it was not tuned)" in line for line in lines) == 2
-    assert read_build(project / "net") == said

@@ -42,20 +42,35 @@ def fused(parts: Partition) -> list[FusedLayer]:
     return [part for part in parts.parts if isinstance(part, FusedLayer)]
 
 
-def kinds(parts: Partition) -> list[str]:
-    return [type(part).__name__ for part in parts.parts]
-
-
-def operators(parts: Partition) -> list[str]:
-    """The operators of all host parts, in order."""
+def operators(parts: Partition, call: HostCall) -> list[str]:
     return [
         binding.value.op.name.removeprefix("relax.").removeprefix("nn.")
-        for part in parts.parts
-        if isinstance(part, HostCall)
-        for block in parts.host[part.function].body.blocks
+        for block in parts.host[call.function].body.blocks
         for binding in block.bindings
         if isinstance(binding.value, ir.Call)
     ]
+
+
+def told(parts: Partition) -> tuple[list[str], str]:
+    """Returns every part in words, and the outputs; a value is told by the number of the part that it is of."""
+    made, texts = dict.fromkeys(parts.inputs, "x"), []
+    for number, part in enumerate(parts.parts):
+        match part:
+            case FusedLayer():
+                said = {
+                    "bias": part.bias.any(),
+                    f"+{made.get(part.residual or '')}": part.residual,
+                    "relu": part.positive,
+                    f"<={part.cap}": part.cap,
+                }
+                words, results = [part.name, *(word for word, is_so in said.items() if is_so)], [part.result]
+            case Pool():
+                words, results = [f"pool{part.kernel[0]}"], [part.result]
+            case _:
+                words, results = operators(parts, part), list(part.results)
+        texts.append(" ".join(words))
+        made |= dict.fromkeys(results, str(number))
+    return texts, " ".join(made[name] for name in parts.outputs)
 
 
 @st.composite
@@ -118,7 +133,8 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
             np.testing.assert_allclose(observed[name][number], expected, rtol=1e-4, atol=1e-4)
 
     assert len(fused(parts)) == len(taken & set(range(len(net.names))))
-    assert len(net.names) - len(fused(parts)) == sum(name == "conv2d" for name in operators(parts))
+    hosts = [name for part in parts.parts if isinstance(part, HostCall) for name in operators(parts, part)]
+    assert len(net.names) - len(fused(parts)) == hosts.count("conv2d")
     assert has_room or all(layer.residual is None for layer in fused(parts))
 
     network = quantize(parts, observed, lambda workload: target.default_config(as_conv2d(workload)))
@@ -133,162 +149,121 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
             np.testing.assert_array_equal(value.numbers, found[name].numbers)
 
 
-def test_what_follows_an_anchor_is_part_of_it(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(net.relu(net.bias(net.conv(net.x, 5, 3)))))
-    (layer,) = parts.parts
-    assert (layer.name, layer.positive, layer.cap, layer.residual) == ("conv0", True, None, None)
-    assert layer.bias.shape == (5,) and layer.bias.any() and layer.shape == (1, 6, 6, 5)
-    assert (layer.data, parts.inputs, parts.outputs) == ("input0", ("input0",), (layer.result,))
-    assert not parts.host.functions_items()
-
-
-def residual_block(net: Any) -> tuple[Any, Any]:
+def block(net: Any) -> tuple[Any, Any]:
+    """A residual block; both sums are returned."""
     before = net.relu(net.conv(net.x, 4))
     return before, net.relu(net.add(net.bias(net.conv(before, 4, 3)), before))
 
 
-def test_a_residual_is_added_where_there_is_room(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(residual_block(net)[1]))
-    first, second = parts.parts
-    assert second.residual == first.result and second.positive
+def twice(net: Any, use: Any) -> Any:
+    value = net.conv(net.x, 5)
+    return use(value, value)
 
 
-def test_a_residual_is_left_to_the_host_where_there_is_none(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(residual_block(net)[1]), can_add=never)
-    assert kinds(parts) == ["FusedLayer", "FusedLayer", "HostCall"]
-    assert fused(parts)[1].residual is None and not fused(parts)[1].positive
-    assert operators(parts) == ["add", "relu"]
+def shared(net: Any, *uses: Any) -> list[Any]:
+    value = net.bias(net.conv(net.x, 5))
+    return [use(value) for use in uses]
 
 
-def test_a_residual_may_be_the_input_or_the_hosts(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
+def reordered(net: Any) -> list[Any]:
+    first, second = net.conv(net.x, 4), net.conv(net.x, 5)
+    return [second, first, second]
+
+
+def residuals(net: Any) -> Any:
     first = net.add(net.x, net.conv(net.x, 4))
     scaled = net.scaled(net.x)
-    parts = split(net.returns(net.add(net.conv(first, 4), scaled)))
-    assert kinds(parts) == ["FusedLayer", "HostCall", "FusedLayer"]
-    assert [layer.residual for layer in fused(parts)] == ["input0", parts.parts[1].results[0]]
+    return net.add(net.conv(first, 4), scaled)
 
 
-def test_of_two_anchors_that_are_added_one_is_the_others_residual(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
+def added_branches(net: Any) -> Any:
     left, right = net.bias(net.conv(net.x, 5)), net.bias(net.conv(net.x, 5, 3))
-    parts = split(net.returns(net.relu(net.add(left, right))))
-    assert kinds(parts) == ["FusedLayer", "FusedLayer"]
-    assert sorted(str(layer.residual) for layer in fused(parts)) == sorted(["None", parts.parts[0].result])
+    return net.relu(net.add(left, right))
 
 
-def summed(net: Any) -> Any:
-    value = net.conv(net.x, 5)
-    return net.relu(net.add(value, value))
-
-
-LEFT: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
-    "a second bias": (lambda net: net.relu(net.bias(net.bias(net.conv(net.x, 5)))), ["add", "relu"]),
-    "a value added to itself": (summed, ["add", "relu"]),
-    "a clip that is not at zero": (lambda net: net.clip(net.conv(net.x, 5), -1, 1), ["clip"]),
-    "what follows a relu": (lambda net: net.bias(net.relu(net.conv(net.x, 5))), ["add"]),
-    "pooling that counts beyond the border": (
-        lambda net: net.max_pool(net.conv(net.x, 5), ceil_mode=True),
-        ["max_pool2d"],
+CASES: dict[str, tuple[Callable[[Any], Any], dict[str, Any], list[str], str]] = {
+    "what follows an anchor": (
+        *(lambda net: net.relu(net.bias(net.conv(net.x, 5, 3))), {}),
+        *(["conv0 bias relu"], "0"),
     ),
-    "dilated pooling": (lambda net: net.max_pool(net.conv(net.x, 5), dilation=(2, 2)), ["max_pool2d"]),
+    "a residual where there is room": (lambda net: block(net)[1], {}, ["conv0 relu", "conv1 bias +0 relu"], "1"),
+    "a residual where there is none": (
+        *(lambda net: block(net)[1], {"can_add": never}),
+        *(["conv0 relu", "conv1 bias", "add relu"], "2"),
+    ),
+    "residuals that are the input and the host's": (residuals, {}, ["conv0 +x", "multiply", "conv1 +1"], "2"),
+    "two anchors that are added": (added_branches, {}, ["conv1 bias", "conv0 bias +0 relu"], "1"),
+    "a second bias": (
+        *(lambda net: net.relu(net.bias(net.bias(net.conv(net.x, 5)))), {}),
+        *(["conv0 bias", "add relu"], "1"),
+    ),
+    "a value added to itself": (lambda net: net.relu(twice(net, net.add)), {}, ["conv0", "add relu"], "1"),
+    "a clip that is not at zero": (lambda net: net.clip(net.conv(net.x, 5), -1, 1), {}, ["conv0", "clip"], "1"),
+    "what follows a relu": (lambda net: net.bias(net.relu(net.conv(net.x, 5))), {}, ["conv0 relu", "add"], "1"),
+    "relu6": (lambda net: net.relu6(net.conv(net.x, 5)), {}, ["conv0 relu <=6.0"], "0"),
+    "a clip": (lambda net: net.clip(net.conv(net.x, 5), 0, 2.5), {}, ["conv0 relu <=2.5"], "0"),
+    "a clip without an end": (lambda net: net.clip(net.conv(net.x, 5), 0, float("inf")), {}, ["conv0 relu"], "0"),
+    "a value that several read": (
+        *(lambda net: shared(net, net.relu, net.scaled), {}),
+        *(["conv0 bias", "relu multiply"], "1 1"),
+    ),
+    "a value that is returned": (
+        *(lambda net: shared(net, lambda value: value, net.relu), {}),
+        *(["conv0 bias", "relu"], "0 1"),
+    ),
+    "outputs in any order, and twice": (reordered, {}, ["conv0", "conv1"], "1 0 1"),
+    "nothing for the accelerator": (
+        *(block, {"takes": never}),
+        *(["conv2d relu conv2d add add relu"], "0 0"),
+    ),
+    "pooling": (
+        *(lambda net: net.max_pool(net.max_pool(net.relu(net.conv(net.x, 5))), 3), {}),
+        *(["conv0 relu", "pool2", "pool3"], "2"),
+    ),
+    "pooling of the host's values": (lambda net: net.conv(net.max_pool(net.x), 5), {}, ["max_pool2d", "conv0"], "1"),
+    "pooling that counts beyond the border": (
+        *(lambda net: net.max_pool(net.conv(net.x, 5), ceil_mode=True), {}),
+        *(["conv0", "max_pool2d"], "1"),
+    ),
+    "dilated pooling": (
+        *(lambda net: net.max_pool(net.conv(net.x, 5), dilation=(2, 2)), {}),
+        *(["conv0", "max_pool2d"], "1"),
+    ),
 }
 
 
-@pytest.mark.parametrize("name", LEFT)
-def test_what_no_anchor_can_have_is_the_hosts(drawn: Any, name: str) -> None:
-    make, left = LEFT[name]
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(make(net)))
-    assert kinds(parts) == ["FusedLayer", "HostCall"] and operators(parts) == left
-    assert fused(parts)[0].residual is None and fused(parts)[0].positive == (name == "what follows a relu")
+@pytest.mark.parametrize("name", CASES)
+def test_who_runs_what(drawn: Any, name: str) -> None:
+    make, settings, expected, outputs = CASES[name]
+    net = drawn((1, 8, 8, 4))
+    made = make(net)
+    parts = split(net.returns(*(made if isinstance(made, (list, tuple)) else [made])), **settings)
+    assert told(parts) == (expected, outputs)
+    assert len(parts.host.functions_items()) == sum(isinstance(part, HostCall) for part in parts.parts)
+
+
+def test_a_bias_may_be_one_number_and_a_pooling_is_told_whole(drawn: Any) -> None:
+    net, asked = drawn((1, 8, 8, 4)), []
+
+    def can_pool(pool: Pool, shape: tuple[int, ...]) -> bool:
+        asked.append(shape)
+        return len(asked) < 3
+
+    value = net.add(relax.const(np.float32(0.25)), net.conv(net.x, 5))
+    for kernel in (2, 3, 2):
+        value = net.max_pool(value, kernel)
+    parts = split(net.returns(value), can_pool=can_pool)
+    layer, first, second = parts.parts[:3]
+    assert (layer.bias.tolist(), layer.shape) == ([0.25] * 5, (1, 8, 8, 5))
+    assert (first.kernel, first.strides, first.padding) == ((2, 2), (2, 2), (0, 0, 0, 0))
+    assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
+    assert asked == [(1, 8, 8, 5), (1, 4, 4, 5), (1, 2, 2, 5)] and told(parts)[0][3] == "max_pool2d"
 
 
 def test_a_value_that_is_broadcast_in_a_sum_is_the_hosts(drawn: Any) -> None:
     net = drawn((1, 1, 1, 4))
     wide = net.emit(relax.op.broadcast_to(net.x, (1, 3, 3, 4)))
-    parts = split(net.returns(net.add(net.conv(net.x, 4), wide)))
-    assert fused(parts)[0].shape == (1, 1, 1, 4) and "add" in operators(parts)
-
-
-@pytest.mark.parametrize(
-    ("operator", "cap"),
-    [
-        (lambda net, x: net.relu(x), None),
-        (lambda net, x: net.relu6(x), 6.0),
-        (lambda net, x: net.clip(x, 0, 2.5), 2.5),
-        (lambda net, x: net.clip(x, 0, float("inf")), None),
-    ],
-    ids=["relu", "relu6", "clip", "open clip"],
-)
-def test_what_cuts_negative_numbers_off_is_part_of_its_anchor(drawn: Any, operator: Any, cap: float | None) -> None:
-    net = drawn((1, 6, 6, 4))
-    one_bias = net.add(relax.const(np.float32(0.25)), net.conv(net.x, 5))
-    (layer,) = split(net.returns(operator(net, one_bias))).parts
-    assert (layer.positive, layer.cap, layer.bias.tolist()) == (True, cap, [0.25] * 5)
-
-
-def test_a_value_that_several_read_stays(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    value = net.bias(net.conv(net.x, 5))
-    parts = split(net.returns(net.relu(value), net.scaled(value)))
-    (layer,) = fused(parts)
-    assert not layer.positive and operators(parts) == ["relu", "multiply"]
-    assert parts.parts[1].arguments == (layer.result,) and parts.parts[1].results == parts.outputs
-
-
-def test_a_value_that_is_returned_stays(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    value = net.bias(net.conv(net.x, 5))
-    parts = split(net.returns(value, net.relu(value)))
-    (layer,) = fused(parts)
-    assert not layer.positive and parts.outputs == (layer.result, parts.parts[1].results[0])
-
-
-def test_several_outputs_keep_their_order_and_may_be_one_value(drawn: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    first, second = net.conv(net.x, 4), net.conv(net.x, 5)
-    parts = split(net.returns(second, first, second))
-    assert parts.outputs == tuple(parts.parts[number].result for number in (1, 0, 1))
-
-
-def test_pooling_follows_what_is_accelerated(drawn: Any) -> None:
-    net = drawn((1, 8, 8, 4))
-    pooled = net.max_pool(net.max_pool(net.relu(net.conv(net.x, 5))), 3)
-    parts = split(net.returns(pooled))
-    assert kinds(parts) == ["FusedLayer", "Pool", "Pool"]
-    first, second = (part for part in parts.parts if isinstance(part, Pool))
-    assert (first.kernel, first.strides, first.padding) == ((2, 2), (2, 2), (0, 0, 0, 0))
-    assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
-
-
-def test_pooling_of_the_hosts_values_and_what_does_not_fit_are_the_hosts(drawn: Any) -> None:
-    net = drawn((1, 8, 8, 4))
-    net.returns(net.conv(net.max_pool(net.x), 5))
-    assert kinds(split(net)) == ["HostCall", "FusedLayer"]
-    net, asked = drawn((1, 8, 8, 4)), []
-
-    def refuse(pool: Pool, shape: tuple[int, ...]) -> bool:
-        asked.append((pool.kernel, shape))
-        return False
-
-    net.returns(net.max_pool(net.conv(net.x, 5)))
-    assert kinds(split(net, can_pool=refuse)) == ["FusedLayer", "HostCall"]
-    assert asked == [((2, 2), (1, 8, 8, 5))]
-
-
-def test_a_network_may_be_the_hosts_altogether(drawn: Any, interpreter: Any, interpreted: Any) -> None:
-    net = drawn((1, 6, 6, 4))
-    net.returns(*residual_block(net))
-    parts = split(net, takes=never)
-    assert kinds(parts) == ["HostCall"] and len(parts.outputs) == 2
-    sample = [np.ones((1, 6, 6, 4), np.float32)]
-    observed = observe(parts, [sample], interpreted(parts.host))
-    for name, expected in zip(parts.outputs, interpreter(net.main, sample), strict=True):
-        np.testing.assert_array_equal(observed[name][0], expected)
+    assert told(split(net.returns(net.add(net.conv(net.x, 4), wide))))[0] == ["broadcast_to", "conv0", "add"]
 
 
 def test_a_matrix_product_of_more_dimensions_is_taken(drawn: Any, interpreter: Any) -> None:
@@ -335,37 +310,23 @@ def parted(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
 
 
 @pytest.mark.parametrize(
-    ("name", "accelerated"),
+    ("name", "first_layer", "accelerated"),
     [
-        ("residual", ["first.0", "second.0", "head"]),
-        ("branches", ["one", "three", "after"]),
-        ("joined", ["left", "right"]),
+        ("residual", "host", ["first.0", "second.0", "head"]),
+        ("residual", "vta", ["stem.0", "max_pool_v4", "first.0", "second.0", "head"]),
+        ("branches", "host", ["one", "three", "after"]),
+        ("joined", "host", ["left", "right"]),
         # What is grouped or dilated is the host's.
-        ("varied", ["query", "value"]),
+        ("varied", "host", ["query", "value"]),
     ],
 )
 @pytest.mark.examples(2)
-def test_a_tiny_networks_parts_compute_what_it_does(parted: Any, name: str, accelerated: list[str]) -> None:
-    net, parts, host = parted(name, geometry={"variant": "vta++"})
-    assert [layer.name for layer in fused(parts)] == accelerated
+def test_a_tiny_networks_parts_compute_what_it_does(
+    parted: Any, name: str, first_layer: str, accelerated: list[str]
+) -> None:
+    net, parts, host = parted(name, first_layer=first_layer, geometry={"variant": "vta++"})
+    assert [part.name for part in parts.parts if not isinstance(part, HostCall)] == accelerated
     observed = observe(parts, [net.inputs, net.inputs], host)
     for output, expected in zip(parts.outputs, net.expected, strict=True):
         for found in observed[output]:
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_the_first_layer_and_its_pooling_are_the_accelerators_if_asked(parted: Any) -> None:
-    net, parts, host = parted("residual", first_layer="vta", geometry={"variant": "vta++"})
-    assert [part.name for part in parts.parts if not isinstance(part, HostCall)] == [
-        "stem.0", "max_pool_v4", "first.0", "second.0", "head",
-    ]  # fmt: skip
-    assert fused(parts)[2].residual == parts.parts[2].result
-    observed = observe(parts, [net.inputs], host)
-    np.testing.assert_allclose(observed[parts.outputs[0]][0], net.expected[0], rtol=1e-4, atol=1e-4)
-
-
-def test_a_network_without_a_host_has_no_library(drawn: Any, tmp_path: Path) -> None:
-    net = drawn((1, 6, 6, 4))
-    parts = split(net.returns(net.conv(net.x, 4)))
-    _export_host(ModelSpec("net", ""), parts, tmp_path / "host.so")
-    assert not (tmp_path / "host.so").exists()

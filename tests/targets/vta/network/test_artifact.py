@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from anole.errors import AnoleError, BuildError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
-from anole.targets.vta.isa import Alu, AluOpcode, decode, encode
+from anole.targets.vta.isa import AluOpcode
 from anole.targets.vta.network.artifact import BuiltNetwork, save_network
 from anole.targets.vta.network.network import (
     AcceleratorLayer,
@@ -29,6 +29,7 @@ from anole.targets.vta.templates.design import default_config
 from anole.task import Conv2d
 
 from ....examples import examples
+from ..conftest import change_arrays, change_stream
 
 PLUS = Geometry(variant="vta++")
 
@@ -107,11 +108,6 @@ def test_a_function_of_the_host_needs_its_library(tmp_path: Path) -> None:
         built.run(INPUTS)
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="net: is not a build for vta: FileNotFoundError"):
-        BuiltNetwork.load(tmp_path / "net")
-
-
 MANIFEST, STREAM, CONSTANTS = "network.json", "steps/000.stream", "steps/000.npz"
 NO_BUILD = "net: is not a build for vta: "
 
@@ -154,7 +150,7 @@ def test_what_is_damaged_is_refused(folder: Path, name: str, damage: Callable[[b
 
 @pytest.mark.parametrize("change", [{"weight": lambda weight: weight[0]}, {"bias": lambda bias: bias.ravel()}])
 def test_constants_of_another_shape_are_refused(folder: Path, change: dict[str, Any]) -> None:
-    rewrite(folder / CONSTANTS, **change)
+    change_arrays(folder / CONSTANTS, **change)
     with pytest.raises(BuildError, match=NO_BUILD):
         BuiltNetwork.load(folder)
 
@@ -166,38 +162,24 @@ def test_a_stream_without_its_end_is_refused(folder: Path) -> None:
         BuiltNetwork.load(folder).run(INPUTS)
 
 
-@pytest.mark.parametrize("opcode", [AluOpcode.SHR, AluOpcode.CLP])
-def test_another_number_in_a_stream_is_found_to_differ(folder: Path, opcode: AluOpcode) -> None:
-    path = folder / "steps/000.stream"
-    stream = path.read_bytes()
-    words = [stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES)]
-    program = [decode(int.from_bytes(word, "little"), PLUS) for word in words]
-    changed = [
-        each._replace(imm=each.imm - 1) if isinstance(each, Alu) and each.opcode == opcode else each for each in program
-    ]
-    assert changed != program
-    path.write_bytes(b"".join(encode(each, PLUS).to_bytes(INSTRUCTION_BYTES, "little") for each in changed))
+def change_manifest(folder: Path, **fields: Any) -> None:
+    plain = json.loads((folder / MANIFEST).read_text())
+    plain["steps"][0] |= fields
+    (folder / MANIFEST).write_text(json.dumps(plain))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: change_stream(folder / STREAM, AluOpcode.SHR, PLUS, imm=3),
+        lambda folder: change_stream(folder / STREAM, AluOpcode.CLP, PLUS, imm=126),
+        lambda folder: change_arrays(folder / CONSTANTS, uop=lambda uop: uop + 1),
+        lambda folder: change_manifest(folder, result_exponent=1),
+        lambda folder: change_manifest(folder, high=5),
+        lambda folder: change_manifest(folder, low=-3),
+    ],
+    ids=["shift", "clip", "micro-operations", "scale", "high", "low"],
+)
+def test_a_program_must_do_what_the_manifest_says_of_its_layer(folder: Path, change: Callable[[Path], None]) -> None:
+    change(folder)
     assert not agree(BuiltNetwork.load(folder), INPUTS, "y")
-
-
-def test_other_micro_operations_are_found_to_differ(folder: Path) -> None:
-    rewrite(folder / "steps/000.npz", uop=lambda uop: uop + 1)
-    assert not agree(BuiltNetwork.load(folder), INPUTS, "y")
-
-
-@pytest.mark.parametrize(("field", "value"), [("result_exponent", 1), ("high", 5), ("low", -3)])
-def test_a_program_must_do_what_the_manifest_says_of_its_layer(folder: Path, field: str, value: int) -> None:
-    edit(folder, lambda plain: plain["steps"][0].update({field: value}))
-    assert not agree(BuiltNetwork.load(folder), INPUTS, "y")
-
-
-def edit(folder, change):
-    plain = json.loads((folder / "network.json").read_text())
-    change(plain)
-    (folder / "network.json").write_text(json.dumps(plain))
-
-
-def rewrite(path, **changes):
-    with np.load(path) as arrays:
-        plain = dict(arrays)
-    np.savez(path, **{**plain, **{name: change(plain[name]) for name, change in changes.items()}})

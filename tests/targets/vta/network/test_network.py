@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,45 +52,25 @@ def test_floating_point_is_rounded_to_the_nearest_ties_to_even_and_clipped():
     assert numbers_of(values, -1).tolist() == [1, 3, 5, -1, -3, 1, 127, -127, 127]
 
 
-def pointwise(**changes):
+def pointwise(result="y", shape=(1, 2, 2, 2)):
     """Returns a layer that hands its two channels on as they are."""
-    fields = {"residual": None, "residual_exponent": 0, "result_shape": (1, 2, 2, 2)} | changes
     return AcceleratorLayer(
-        *("layer", Conv2d(1, 2, 2, 2, 2, (1, 1)), {}),
-        **{"data": "x", "result": "y", "data_exponent": 0, "weight_exponent": 0, "result_exponent": 0} | fields,
-        low=-127,
-        high=127,
-        weight=np.eye(2, dtype=np.int8)[None, None],
-        bias=np.zeros(2, np.int32),
+        *("layer", Conv2d(1, 2, 2, 2, 2, (1, 1)), {}, "x", result, None, 0, 0, 0, 0, -127, 127, shape),
+        *(np.eye(2, dtype=np.int8)[None, None], np.zeros(2, np.int32)),
     )
 
 
-def run(step, inputs, names=("x",)):
-    return run_quantized(QuantizedNetwork(names, ("y",), (step,)), inputs, None, IntegerReference())["y"]
+def run(step, value):
+    return run_quantized(QuantizedNetwork(("x",), ("y",), (step,)), [value], None, IntegerReference())["y"].numbers
 
 
 def test_data_and_result_have_the_networks_own_shapes():
-    step = replace(pointwise(), result_shape=(4, 2))
-    value = run(step, [quantized(*range(8))])
-    assert value.numbers.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert run(pointwise(shape=(4, 2)), quantized(*range(8))).tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def test_what_a_layer_reads_is_brought_to_its_scale():
-    found = run(pointwise(), [np.full((1, 2, 2, 2), 2.6, np.float32)])
-    assert (found.numbers == 3).all()
-    found = run(pointwise(), [Quantized(np.full((1, 2, 2, 2), 5, np.int8), -1)])
-    assert (found.numbers == 2).all()
-
-
-@pytest.mark.parametrize(
-    ("number", "exponent", "expected"),
-    [(-5, 0, -5 + 1), (-5, 2, -20 + 1), (-5, -1, -3 + 1), (-5, -9, -1 + 1), (-4, 40, -127), (4, 40, 127)],
-)
-def test_a_residual_is_shifted_to_the_scale_of_the_sum_and_rounded_down(number, exponent, expected):
-    step = pointwise(residual="r", residual_exponent=exponent)
-    ones = np.ones((1, 2, 2, 2), np.int8)
-    found = run(step, [Quantized(ones, 0), Quantized(number * ones, exponent)], ("x", "r"))
-    assert (found.numbers == expected).all()
+    assert (run(pointwise(), np.full((1, 2, 2, 2), 2.6, np.float32)) == 3).all()
+    assert (run(pointwise(), Quantized(np.full((1, 2, 2, 2), 5, np.int8), -1)) == 2).all()
 
 
 def test_steps_read_what_steps_before_them_made():
@@ -103,7 +81,7 @@ def test_steps_read_what_steps_before_them_made():
         return [arguments[0] * 2, arguments[0].sum(keepdims=True)]
 
     steps = (
-        replace(pointwise(), result="a"),
+        pointwise("a"),
         Pool("pool", (2, 2), (1, 1), (0, 0, 0, 0), "a", "b", 0),
         HostCall("twice", ("b",), ("c", "d")),
         HostCall("thrice", ("d", "x"), ("e", "f")),
@@ -114,11 +92,6 @@ def test_steps_read_what_steps_before_them_made():
     assert calls[0][1] == [[[[[6.0, 7.0]]]]] and calls[1][1][0] == [[[[13.0]]]]
     assert list(values) == ["x", "a", "b", "c", "d", "e", "f"]
     assert (values["b"].exponent, values["b"].numbers.ravel().tolist()) == (0, [6, 7])
-
-
-def test_shifts_follow_from_the_scales():
-    step = replace(pointwise(), data_exponent=-3, weight_exponent=-6, result_exponent=-2)
-    assert (step.sum_exponent, step.shift) == (-9, 7)
 
 
 def by_hand(layer, data, residual):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError
-from anole.targets.vta.geometry import DEFAULT, Geometry
-from anole.targets.vta.isa import AluOpcode, decode, encode
+from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
+from anole.targets.vta.isa import AluOpcode, Load, decode, encode
 from anole.targets.vta.network.network import AcceleratorLayer, IntegerReference, Pool, run_quantized
+from anole.targets.vta.network.pool import lower_pool
 from anole.targets.vta.network.simulated_accelerator import (
     SimulatedAccelerator,
     can_add,
@@ -23,6 +26,8 @@ from anole.targets.vta.templates.design import default_config
 from anole.task import Conv2d
 
 from ....examples import examples
+
+PLUS = Geometry(variant="vta++")
 
 
 def no_host(function, arguments):
@@ -93,8 +98,27 @@ def test_a_layer_whose_config_does_not_fit_the_geometry_is_refused():
         load_step(layer(workload=Conv2d(1, 12, 12, 16, 16, (1, 1))), (), Geometry(acc_bytes=1 << 10))
 
 
-def test_only_vta_plus_plus_pools():
-    pool = Pool("pool", (2, 2), (2, 2), (0, 0, 0, 0), "x", "y", 0)
-    assert load_step(pool, (1, 8, 8, 16), Geometry(variant="vta++"))
-    with pytest.raises(ConfigError, match="vta cannot surround a tile"):
-        load_step(pool, (1, 8, 8, 16), DEFAULT)
+def test_rows_that_do_not_fit_at_once_are_cut_into_tiles():
+    pool = Pool("pool", (3, 3), (2, 2), (1, 1, 1, 1), "x", "y", 0)
+    tiles = {
+        acc_bytes: sum(
+            isinstance(each, Load) and each.memory == Memory.ACC
+            for each in lower_pool(pool, (1, 17, 17, 16), Geometry(acc_bytes=acc_bytes, variant="vta++")).instructions
+        )
+        for acc_bytes in (1 << 17, 1 << 13)
+    }
+    assert tiles[1 << 17] == 1 and tiles[1 << 13] > 2
+
+
+@pytest.mark.parametrize(
+    ("pool", "shape", "geometry", "message"),
+    [
+        (((3, 3), (2, 2), (1, 1, 1, 1)), (1, 8, 1200, 16), PLUS, "a row of 600 results does not fit 2048 accumulators"),
+        (((18, 18), (1, 1), (16, 16, 16, 16)), (1, 6, 6, 16), PLUS, "a border of more than 15 does not fit a load"),
+        (((2, 2), (2, 2), (0, 0, 0, 0)), (1, 8, 8, 16), replace(PLUS, inp_bytes=1 << 8), "too long for the fields"),
+        (((2, 2), (2, 2), (0, 0, 0, 0)), (1, 8, 8, 16), DEFAULT, "vta cannot surround a tile"),
+    ],
+)
+def test_a_pooling_that_cannot_be_run_has_a_reason(pool, shape, geometry, message):
+    with pytest.raises(ConfigError, match=message):
+        load_step(Pool("pool", *pool, "x", "y", 0), shape, geometry)

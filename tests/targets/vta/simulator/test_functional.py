@@ -88,15 +88,6 @@ def test_an_opcode_of_the_other_variant_is_refused():
         FunctionalSimulator(DEFAULT, np.zeros(0, np.uint8)).step(Alu(AluOpcode.MOV, 0, 1, use_imm=True))
 
 
-def test_a_border_is_zero_or_the_least_value():
-    dram = np.arange(64, dtype=np.uint8)
-    for pad_min, border in ((False, 0), (True, -128)):
-        machine = FunctionalSimulator(Geometry(variant="vta++"), dram.copy())
-        machine.step(Load(Memory.INP, 3, 1, 1, 2, 2, 1, 0, 0, 1, pad_min))
-        assert (machine.inp[3:6] == border).all() and (machine.inp[8] == border).all()
-        assert machine.inp[6, 0].tolist() == list(range(16, 32)) and machine.inp[7, 0].tolist() == list(range(32, 48))
-
-
 def test_a_reset_leaves_the_outputs_alone():
     machine = FunctionalSimulator(DEFAULT, np.zeros(0, np.uint8))
     machine.acc[:], machine.out[:] = 7, 9

@@ -16,17 +16,6 @@ def read(client, ready, lengths, gap=1):
     return Read(client, ready, lengths, sum(lengths), gap=gap)
 
 
-@given(bursts)
-def test_the_closed_form_is_what_burst_by_burst_comes_to(lengths):
-    channel = ReadChannel(18)
-    first = read(2, 100, lengths)
-    channel.add(first)
-    assert first.end == 118 + sum(lengths)
-    # Another read makes it be planned burst by burst, without changing anything before it.
-    channel.add(read(4, first.end - 1, [1]))
-    assert first.end == 118 + sum(lengths)
-
-
 def cycle_by_cycle(arrivals, latency):
     """Returns when each of (client, ready, bursts, gap) ends, by asking in every cycle who may request."""
     pending = {client: [ready, list(lengths), gap] for client, ready, lengths, gap in arrivals}

@@ -9,13 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError
-from anole.targets.vta.code import passages_of
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError
+from anole.targets.vta.simulator.activity import Activities
 from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
-from anole.targets.vta.simulator.steps import CLOCK, Clock, Steps
-from anole.targets.vta.simulator.streams import Streams
+from anole.targets.vta.simulator.streams import Streams, passages_of
 from anole.targets.vta.simulator.timing import cycles_of, simulate
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, lower_conv2d
 from anole.task import Conv2d
@@ -73,12 +72,12 @@ def programs(draw):
 
 @pytest.mark.guard
 @settings(max_examples=examples(80), deadline=None)
-@given(programs(), st.sampled_from([Clock(), Clock(latency=3), Clock(pipelined=False)]))
-def test_a_convolution_takes_the_cycles_of_its_whole_run(program, clock):
-    whole = simulate(list(program.instructions), program.geometry, clock)
-    assert cycles_of(program.instructions, program.geometry, clock) == whole.cycles
+@given(programs())
+def test_a_convolution_takes_the_cycles_of_its_whole_run(program):
+    whole = simulate(list(program.instructions), program.geometry)
+    assert cycles_of(program.instructions, program.geometry) == whole.cycles
     # What is known of its passages is of no importance.
-    assert cycles_of(list(program.instructions), program.geometry, clock) == whole.cycles
+    assert cycles_of(list(program.instructions), program.geometry) == whole.cycles
 
 
 class Watched(Clockwork):
@@ -106,8 +105,8 @@ class Compared(Skipper):
 @settings(max_examples=examples(40), deadline=None)
 @given(programs())
 def test_a_skip_leads_to_where_the_whole_run_comes(program):
-    streams = Streams(passages_of(program.instructions), Steps(program.geometry, CLOCK))
-    whole, skipper = (kind(streams, program.geometry, CLOCK.latency) for kind in (Watched, Compared))
+    streams = Streams(passages_of(program.instructions), Activities(program.geometry))
+    whole, skipper = (kind(streams, program.geometry) for kind in (Watched, Compared))
     cycles, skipper.states = whole.run(), whole.states
     assert skipper.run() == cycles
 
@@ -155,7 +154,7 @@ LAYER = Conv2d(1, 28, 28, 64, 64, (3, 3), padding=(1, 1, 1, 1))
 def test_most_of_small_tiles_is_skipped(threads, queue_entries):
     geometry = replace(DEFAULT, queue_entries=queue_entries)
     program = lower_conv2d(LAYER, Schedule(1, 4, 1, 1, *threads), geometry)
-    skipper = Skipper(Streams(passages_of(program.instructions), Steps(geometry, CLOCK)), geometry, CLOCK.latency)
+    skipper = Skipper(Streams(passages_of(program.instructions), Activities(geometry)), geometry)
     assert skipper.run() == simulate(program.instructions, geometry).cycles
     assert skipper.skipped > 0.7 * len(program.instructions)
 

@@ -10,13 +10,14 @@ import pytest
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError, decode
-from anole.targets.vta.simulator.timing import Clock, is_extrapolated, simulate
+from anole.targets.vta.simulator.timing import is_extrapolated, simulate
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
-from anole.targets.vta.templates.schedules import geometry_named, program_of
+from anole.targets.vta.templates.schedules import geometry_named, read_schedules
 from anole.task import Conv2d
 
 DATA = Path(__file__).parents[1] / "data"
 STREAMS = sorted(DATA.glob("stream_*.json"))
+ROWS = read_schedules(DATA / "conv2d_rtl_cycles.json")
 SHAPES = ("16x16", "32x32_div16")
 
 
@@ -32,7 +33,7 @@ def test_every_instruction_runs_when_the_hardware_ran_it(path):
 
 
 def test_cycles_are_extrapolated_beyond_the_hardware_that_was_compared():
-    compared = {row["shape"] for row in json.loads((DATA / "conv2d_rtl_cycles.json").read_text())}
+    compared = {row.shape for row in ROWS}
     assert compared == set(SHAPES) and not any(is_extrapolated(geometry_named(shape)) for shape in SHAPES)
     others = ({"block_out": 64}, {"batch": 2}, {"block_in": 8, "inp_bytes": 1 << 12}, {"bus_bytes": 16})
     assert all(is_extrapolated(Geometry(**fields)) for fields in (*others, {"variant": "vta++"}))
@@ -40,37 +41,24 @@ def test_cycles_are_extrapolated_beyond_the_hardware_that_was_compared():
     assert not is_extrapolated(Geometry(acc_bytes=1 << 16))
 
 
-def rows(rejected):
-    found = json.loads((DATA / "conv2d_rtl_cycles.json").read_text())
-    return [
-        pytest.param(row, id=f"{number}-{row['shape']}")
-        for number, row in enumerate(found)
-        if ("rejected" in row) == rejected
-    ]
-
-
-@pytest.mark.parametrize("row", rows(rejected=False))
-def test_a_convolution_takes_the_hardwares_cycles(row):
-    program = program_of(row)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{ROWS.index(row)}-{row.shape}")
+def test_a_convolution_takes_the_hardwares_cycles_or_is_rejected_with_its_reason(row):
+    told = row.plain
+    if "rejected" in told:
+        with pytest.raises(ConfigError, match=told["rejected"] or "does not divide"):
+            row.program()
+        return
+    program = row.program()
     timeline = simulate(program.instructions, program.geometry)
-    assert timeline.cycles == pytest.approx(row["rtl_cycles"], rel=0.001)
-    assert len(program.instructions) == row["instructions"]
+    assert timeline.cycles == pytest.approx(told["rtl_cycles"], rel=0.001)
+    assert len(program.instructions) == told["instructions"]
     # The hardware's reads count the instructions, of two beats each, eight in a burst.
-    assert timeline.read_beats + 2 * row["instructions"] == row["read_beats"]
-    assert timeline.read_bursts - (-row["instructions"] // 8) == row["read_bursts"]
-    assert (timeline.write_beats, timeline.write_bursts) == (row["write_beats"], row["write_bursts"])
+    assert timeline.read_beats + 2 * told["instructions"] == told["read_beats"]
+    assert timeline.read_bursts - (-told["instructions"] // 8) == told["read_bursts"]
+    assert (timeline.write_beats, timeline.write_bursts) == (told["write_beats"], told["write_bursts"])
 
 
-@pytest.mark.parametrize("row", rows(rejected=True))
-def test_a_schedule_that_cannot_be_is_rejected_with_its_reason(row):
-    with pytest.raises(ConfigError, match=row["rejected"] or "does not divide"):
-        program_of(row)
-
-
-PIPELINED = Clock()
-
-
-def alone(instruction, geometry=DEFAULT, clock=PIPELINED):
+def alone(instruction, geometry):
     """Returns the cycles of an instruction that nothing else disturbs."""
     # Fetching is over when the first of two is done.
     before = Load(Memory.UOP, 0, 0, 1, 8192, 8192, dependence=Dependence(push_prev=True, push_next=True))
@@ -79,7 +67,7 @@ def alone(instruction, geometry=DEFAULT, clock=PIPELINED):
         program[2] = instruction._replace(dependence=Dependence(pop_next=True))
     if isinstance(instruction, Store):
         program[2] = instruction._replace(dependence=Dependence(pop_prev=True))
-    timeline = simulate(program, geometry, clock)
+    timeline = simulate(program, geometry)
     return timeline.end[2] - timeline.start[2]
 
 
@@ -113,21 +101,8 @@ def test_one_instruction_alone(instruction, geometry, cycles):
     assert alone(instruction, geometry) == cycles
 
 
-def test_the_first_hardware_was_not_pipelined():
-    slow = Clock(pipelined=False)
-    assert alone(Gemm(False, 0, 7, 5, 3), clock=slow) == 4 * 105 + 2
-    assert alone(Alu(AluOpcode.SHR, 0, 1, 1, 98, use_imm=True), clock=slow) == 5 * 98 + 1
-    assert alone(Alu(AluOpcode.ADD, 0, 1, 1, 98), clock=slow) == 6 * 98 + 1
-
-
 def test_finish_alone_takes_the_hardwares_time():
     assert simulate([Finish()], DEFAULT).cycles == 25
-
-
-def test_a_program_without_finish_is_refused():
-    for program in ([], [Gemm(True, 0, 1)]):
-        with pytest.raises(StreamError, match="does not end with FINISH"):
-            simulate(program, DEFAULT)
 
 
 def test_a_deadlock_names_who_waits_for_what():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError
-from anole.targets.vta.area import Bounds, relative_area, relative_memory, unit_speed
+from anole.targets.vta.area import Bounds, relative_area, unit_speed
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.templates.conv2d import check_schedule, lower_conv2d
@@ -18,7 +18,6 @@ from anole.targets.vta.templates.design import (
     conv2d_space,
     default_config,
     design_of,
-    geometry_of,
     programs_of,
     whole_blocks,
 )
@@ -39,14 +38,17 @@ LAYERS = [
 ]
 
 
+def program_of(layer, base, config):
+    """Returns the accelerator that a config asks for, and the layer's program on it."""
+    design = design_of(layer, base, config)
+    return design, lower_conv2d(whole_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
+
+
 def test_the_agents_are_the_papers():
     space = conv2d_space(LAYERS[0], DEFAULT, Bounds())
     names = [knob.name for knob in space.knobs]
     assert {agent: [names[knob] for knob in knobs] for agent, knobs in space.agents.items()} == {
-        "hardware": [
-            *("tile_b", "tile_ci", "tile_co"),
-            *("log_inp_buff_size", "log_wgt_buff_size", "log_acc_buff_size"),
-        ],
+        "hardware": list(CONFIG)[:6],
         "scheduling": ["h_threading", "oc_threading"],
         "mapping": ["tile_h", "tile_w"],
     }
@@ -58,8 +60,7 @@ def test_what_is_valid_can_be_run(layer, bounds):
     space = conv2d_space(layer, DEFAULT, bounds)
     assert 0 < len(space.valid_indices) < space.size
     for vector in space.sample(12, np.random.default_rng(0)):
-        design = design_of(layer, DEFAULT, space.config(vector))
-        program = lower_conv2d(whole_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
+        design, program = program_of(layer, DEFAULT, space.config(vector))
         assert simulate(program.instructions, design.geometry).cycles > 0
         assert bounds is not None or design.geometry == DEFAULT
 
@@ -80,6 +81,7 @@ def test_a_tile_has_as_many_output_blocks_as_fit():
         ({"tile_b": 2}, "1 batch are not a multiple of the block's 2"),
         ({"tile_h": 5}, "tile_h 5 does not divide 14"),
         ({"tile_ci": 8}, "too deep for the fields"),
+        ({"log_inp_buff_size": 16}, "too deep for the fields"),
         ({"tile_h": 14, "h_threading": 2}, "thread split"),
     ],
 )
@@ -102,28 +104,20 @@ def test_channels_are_filled_up_to_whole_blocks():
         check_schedule(LAYERS[0], design.schedule, design.geometry)
 
 
-def test_what_exceeds_the_bounds_is_worth_less():
-    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=0.5, penalty_form="share"))
-    assert space.worth(CONFIG) == 1
-    large = CONFIG | {"tile_ci": 64, "tile_co": 64}
-    excess = relative_area(Geometry(1, 64, 64)) - 2.0
-    assert excess > 0 and space.worth(large) == pytest.approx(1 - 0.5 * excess)
-    assert conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=2.0, penalty=10.0, penalty_form="share")).worth(large) == 0
-    assert conv2d_space(LAYERS[0], DEFAULT).worth(CONFIG) == 1
-
-
-def test_memory_is_what_the_buffers_hold():
-    """With the block searched alone, on-chip memory was always VTA's own, and no bound on it could be exceeded."""
-    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(area_max=10, memory_max=1.0, penalty=0.5, penalty_form="share"))
-    small, large = CONFIG | {"log_wgt_buff_size": 17}, CONFIG | {"tile_ci": 32, "log_wgt_buff_size": 19}
-    assert relative_memory(geometry_of(DEFAULT, small)) < 1 == space.worth(small)
-    excess = relative_memory(geometry_of(DEFAULT, large)) - 1
-    assert excess == pytest.approx(256 / 504) and space.worth(large) == pytest.approx(1 - 0.5 * excess)
-    # What one buffer needs more, another can give.
-    traded = CONFIG | {"log_inp_buff_size": 16, "log_wgt_buff_size": 17}
-    assert relative_memory(geometry_of(DEFAULT, traded)) < 1
-    for reason, config in (("", traded), ("the accelerator cannot run it so", CONFIG | {"log_inp_buff_size": 16})):
-        assert (space.rejection(config) or "") == reason
+@pytest.mark.parametrize(
+    ("bounds", "change", "worth"),
+    [
+        ({}, {}, 1),
+        ({}, {"tile_ci": 64, "tile_co": 64}, 1 - 0.5 * (relative_area(Geometry(1, 64, 64)) - 2)),
+        ({"penalty": 10.0}, {"tile_ci": 64, "tile_co": 64}, 0),
+        ({"area_max": 10}, {"tile_ci": 32, "log_wgt_buff_size": 19}, 1 - 0.5 * 256 / 504),
+        # What one buffer needs more, another can give.
+        ({"area_max": 10}, {"log_inp_buff_size": 16, "log_wgt_buff_size": 17}, 1),
+    ],
+)
+def test_what_exceeds_the_bounds_is_worth_less(bounds, change, worth):
+    space = conv2d_space(LAYERS[0], DEFAULT, Bounds(**{"penalty": 0.5, "penalty_form": "share"} | bounds))
+    assert space.rejection(CONFIG | change) is None and space.worth(CONFIG | change) == pytest.approx(worth)
 
 
 def test_the_papers_penalty_is_subtracted_from_the_speed():
@@ -162,8 +156,7 @@ def test_a_buffer_only_limits_the_schedule(data):
     assert config in others
 
     def run(config):
-        design = design_of(w, base, config)
-        program = lower_conv2d(whole_blocks(w, design.geometry), design.schedule, design.geometry, EPILOGUE)
+        design, program = program_of(w, base, config)
         cycles = simulate(program.instructions, design.geometry).cycles
         return design.program, list(program.instructions), program.uops, cycles
 
@@ -183,9 +176,7 @@ def test_the_default_is_decent(layer):
     space = conv2d_space(layer, DEFAULT)
 
     def cycles(config):
-        design = design_of(layer, DEFAULT, config)
-        check_schedule(layer, design.schedule, design.geometry, EPILOGUE)
-        return simulate(lower_conv2d(layer, design.schedule, design.geometry, EPILOGUE).instructions, DEFAULT).cycles
+        return simulate(program_of(layer, DEFAULT, config)[1].instructions, DEFAULT).cycles
 
     every = [cycles(space.config(vector)) for vector in space.vectors(space.valid_indices)]
     assert cycles(default_config(layer, DEFAULT)) <= np.quantile(every, 0.25)

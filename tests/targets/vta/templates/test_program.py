@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError
-from anole.targets.vta.code import Code
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Finish, Gemm, Load
-from anole.targets.vta.simulator.steps import Module
+from anole.targets.vta.simulator.activity import Module
+from anole.targets.vta.simulator.streams import Code
 from anole.targets.vta.templates import conv2d
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, lower_conv2d
 from anole.targets.vta.templates.program import ProgramWriter

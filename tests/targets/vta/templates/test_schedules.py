@@ -107,6 +107,7 @@ def test_a_kernel_larger_than_its_image_is_rejected(tmp_path):
         ([{}], "instruction 0: has no hex"),
         ([{"hex": f"{1 << 64 | 2 << 80 | 2047 << 10 | 2 << 7:032x}"}], "instruction 0: INP holds 2048 elements"),
         ([{"hex": "00"}], "does not end with FINISH"),
+        ([], "does not end with FINISH"),
         ([{"hex": f"{1 << 3 | 2:032x}"}, {"hex": "03"}], "deadlock: instruction 0 (compute) waits for load to compute"),
         (None, "is not a stream"),
     ],

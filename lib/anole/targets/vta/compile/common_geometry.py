@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -52,10 +53,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
     On each geometry, a layer has the fastest tried config, or the simulated default config if that is faster. A locked
     layer has its own config, and the network its geometry.
 
-    Args:
-        target: the target to compile for.
-        matches: the layers, each with its own best config.
-        receipts: by task key, with the fastest config of each geometry.
+    The receipts, by task key, have the fastest config of each geometry.
 
     Raises:
         BuildError: no tried geometry is within the bounds and runs all layers.
@@ -64,25 +62,27 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
     locked = [target.geometry_of(match.config) for match in matches if match.locked and match.config is not None]
     others = [target.geometry, *(design.geometry for each in designs.values() for design in each)]
     tried = dict.fromkeys(locked or others)
-    allowed = [geometry for geometry in tried if _allowed(target, geometry)]
+    bounds = target.bounds
+    allowed = [geometry for geometry in tried if bounds is None or not bounds.excess(geometry)]
     candidates = []
     for geometry in _most_promising(allowed, target, matches, designs):
-        try:
+        with suppress(ConfigError):
             layers = [_on(geometry, match, designs[match.task.key], target) for match in matches]
-        except ConfigError:
-            continue
-        candidates.append((geometry, layers))
+            candidates.append((geometry, layers))
     if not candidates:
         raise BuildError(f"none of the {len(tried)} tried geometries is within the bounds and runs all layers")
     candidates.sort(key=lambda candidate: _total_s(candidate[1]))
-    if target.bounds is None:
+    if bounds is None:
         return Chosen(*candidates[0])
     per_layer_s = 0.0
     for n, match in enumerate(matches):
         own_s = [design.latency_s for design in designs[match.task.key] if design.geometry in allowed]
         per_layer_s += match.weight * min(*own_s, *(_latency_s(layers[n]) for _, layers in candidates), math.inf)
-    described = tuple(_described(geometry, _total_s(layers)) for geometry, layers in candidates)
-    return Chosen(*candidates[0], described, per_layer_s)
+    described = (
+        AcceleratorCandidate(geometry.block, relative_area(geometry), relative_memory(geometry), _total_s(layers))
+        for geometry, layers in candidates
+    )
+    return Chosen(*candidates[0], tuple(described), per_layer_s)
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,6 @@ def _most_promising(
     return ranked[:_N_CANDIDATES]
 
 
-def _allowed(target: VtaTarget, geometry: Geometry) -> bool:
-    return target.bounds is None or not target.bounds.excess(geometry)
-
-
 def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_Design]:
     """Returns the fastest config on each geometry on which a layer was tried, the fastest of all first."""
     if receipt is None:
@@ -148,11 +144,7 @@ def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_
 
 
 def _on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
-    """Returns a layer on a geometry, with the default config if that is faster than the tried ones.
-
-    Raises:
-        ConfigError: the layer cannot run there.
-    """
+    """Returns a layer on a geometry, with the default config if that is faster; raises ConfigError if it cannot run."""
     there = target.with_geometry(geometry)
     if match.locked and match.config is not None:
         if target.geometry_of(match.config) != geometry:
@@ -181,10 +173,8 @@ def _there(there: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterat
     same_block = (design for design in designs if design.geometry.block == there.geometry.block)
     for design in islice((design for design in same_block if design.geometry != there.geometry), _N_MOVED):
         config = {**design.config, **hardware_config(there.geometry)}
-        try:
+        with suppress(ConfigError):
             yield _Design(there.geometry, config, there.simulate(match.task.workload, config))
-        except ConfigError:
-            continue
 
 
 def _latency_s(match: Match) -> float:
@@ -194,7 +184,3 @@ def _latency_s(match: Match) -> float:
 
 def _total_s(matches: Sequence[Match]) -> float:
     return sum(match.weight * _latency_s(match) for match in matches)
-
-
-def _described(geometry: Geometry, latency_s: float) -> AcceleratorCandidate:
-    return AcceleratorCandidate(geometry.block, relative_area(geometry), relative_memory(geometry), latency_s)

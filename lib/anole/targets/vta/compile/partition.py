@@ -76,7 +76,7 @@ class Partitioner:
 
     Args:
         main: the network in normal form.
-        names: names of its anchor operators, in order.
+        names: those of its anchor operators, in order.
         takes: whether the accelerator takes an anchor operator, given its position among all.
         can_add: whether a layer has room to add a residual.
         can_pool: whether the accelerator can run a maximum pool on data of the given shape.

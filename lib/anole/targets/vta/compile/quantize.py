@@ -48,11 +48,7 @@ Observed = Mapping[str, NDArray[np.float32]]
 
 
 def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
-    """Returns a model's calibration samples: its own, or standard normal ones if it has none.
-
-    Raises:
-        BuildError: the model's file is not readable or does not fit its inputs.
-    """
+    """Returns a model's own calibration samples, or standard normal ones; raises BuildError if its own do not fit."""
     if model.calibration is None:
         rng = np.random.default_rng(0)
         return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM)]

@@ -61,11 +61,7 @@ class BuiltNetwork:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Loads the files that `save_network` wrote, and the host's library.
-
-        Raises:
-            BuildError: the folder does not hold a readable network.
-        """
+        """Loads the files that `save_network` wrote, and the host's library; raises BuildError."""
         network, loaded = _read_network(folder)
         return cls(network, SimulatedAccelerator(loaded), host_of(folder / HOST_LIBRARY))
 
@@ -73,28 +69,13 @@ class BuiltNetwork:
         """Runs the network on the simulated hardware, or on another given accelerator, and returns all values."""
         return run_quantized(self.network, inputs, self.host, accelerator or self.hardware)
 
-    def program(self, name: str) -> Program:
-        """Returns the program of an accelerator step.
-
-        Raises:
-            BuildError: there is no such step.
-        """
-        steps = {step.name: step.result for step in self.network.accelerated}
-        if name not in steps:
-            raise BuildError(f"found step {name!r}; the accelerator's steps are {', '.join(steps)}")
-        return self.hardware.loaded[steps[name]].program
-
     def outputs(self, values: Mapping[str, Value]) -> list[NDArray[Any]]:
         """Returns the outputs among the values of a run."""
         return [float_of(values[name]) for name in self.network.outputs]
 
 
 def load_programs(folder: Path) -> dict[str, Program]:
-    """Returns the program of each accelerator step, by the step's name; needs no library of the host.
-
-    Raises:
-        BuildError: the folder does not hold a readable network.
-    """
+    """Returns the program of each accelerator step by name, without the host's library; raises what `load` raises."""
     network, loaded = _read_network(folder)
     return {step.name: loaded[step.result].program for step in network.accelerated}
 
@@ -113,11 +94,7 @@ def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, Loaded]]:
 
 
 def host_of(library: Path) -> Host:
-    """Returns a function that calls a host library's functions; a missing library has none.
-
-    Raises:
-        BuildError: the library cannot be loaded.
-    """
+    """Returns a function that calls a host library's functions; a missing library has none. Raises BuildError."""
     if not library.exists():
         return _no_host
     import tvm

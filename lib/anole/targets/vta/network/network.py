@@ -80,8 +80,7 @@ class Pool:
 
     Attributes:
         padding: top, left, bottom, right.
-        data, result: names of values, NHWC, of the same scale.
-        exponent: the scale; 0 in floating point.
+        exponent: the scale of data and result; 0 in floating point.
     """
 
     name: str

@@ -8,7 +8,7 @@ from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Load, Store, alu_uop
 from anole.targets.vta.network.network import Pool
-from anole.targets.vta.simulator.steps import Module
+from anole.targets.vta.simulator.activity import Module
 from anole.targets.vta.templates.conv2d import MOST_BORDER, outside
 from anole.targets.vta.templates.program import Program, ProgramWriter
 
@@ -18,12 +18,8 @@ _COMPUTE, _STORE = Module.COMPUTE, Module.STORE
 def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Program:
     """Returns the program of a maximum pool, with the buffers ``data`` and ``out``.
 
-    A tile has whole rows of one block of channels, as many rows as fit.
-
-    Args:
-        pool: the pool.
-        shape: shape of the data, NHWC, with images and channels in whole blocks.
-        geometry: the accelerator's geometry.
+    A tile has whole rows of one block of channels, as many rows as fit. The data's shape is NHWC, with images and
+    channels in whole blocks.
 
     Raises:
         ConfigError: the accelerator cannot run it; the message gives the reason.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from math import inf
+from operator import mul
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -183,14 +184,21 @@ def _totals(weights: Mapping[str, int], found: Fastest) -> dict[tuple[Block, flo
     """Returns a network's cycles within each area, for each block with which all of its layers were tried."""
     if not all(task in found for task in weights):
         return {}
-    totals: dict[tuple[Block, float], float] = {}
-    for block in set.intersection(*(set(found[task]) for task in weights)):
-        areas = sorted({area for task in weights for area, _ in found[task][block]})
-        for area in areas:
-            total = sum(weight * _within(found[task][block], area) for task, weight in weights.items())
-            if total < inf:
-                totals[block, area] = total
-    return totals
+    return _joined([found[task] for task in weights], lambda cycles: sum(map(mul, weights.values(), cycles)))
+
+
+def _joined(
+    fronts: Sequence[Mapping[Block, Sequence[Point]]], join: Callable[[list[float]], float]
+) -> dict[tuple[Block, float], float]:
+    """Returns what the fewest cycles of all fronts come to together, for each block and area that all have."""
+    found: dict[tuple[Block, float], float] = {}
+    for block in set.intersection(*(set(own) for own in fronts)):
+        edges = [own[block] for own in fronts]
+        for area in sorted({area for edge in edges for area, _ in edge}):
+            within = [_within(edge, area) for edge in edges]
+            if max(within) < inf:
+                found[block, area] = join(within)
+    return found
 
 
 def _within(points: Sequence[Point], area: float) -> float:
@@ -200,19 +208,14 @@ def _within(points: Sequence[Point], area: float) -> float:
 
 def _common(totals: Mapping[str, Mapping[tuple[Block, float], float]]) -> list[Point]:
     """Returns the geometric means of all networks' relative cycles, for each block and area that all have."""
-    fewest = {name: min(own.values()) for name, own in totals.items()}
-    fronts: dict[str, dict[Block, list[Point]]] = {}
-    for name, own in totals.items():
+    fronts = []
+    for own in totals.values():
+        fewest = min(own.values())
+        points: dict[Block, list[Point]] = {}
         for (block, area), cycles in own.items():
-            fronts.setdefault(name, {}).setdefault(block, []).append((area, cycles / fewest[name]))
-    points = []
-    for block in set.intersection(*(set(own) for own in fronts.values())):
-        edges = [front(own[block]) for own in fronts.values()]
-        for area in sorted({area for edge in edges for area, _ in edge}):
-            within = [_within(edge, area) for edge in edges]
-            if max(within) < inf:
-                points.append((area, geometric_mean(within)))
-    return points
+            points.setdefault(block, []).append((area, cycles / fewest))
+        fronts.append({block: front(each) for block, each in points.items()})
+    return [(area, mean) for (_, area), mean in _joined(fronts, geometric_mean).items()]
 
 
 SECTION = Section("fronts", "Which accelerator takes how many cycles?", "hardware", make)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +43,15 @@ def make(source: Source) -> list[Shown]:
     if not query.rows:
         return [Lacking(title, REMEDY)]
     rows: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
+    builds = [(name, list(steps)) for name, steps in groupby(query.records(), key=itemgetter("build"))]
     left = _MOST_INSTRUCTIONS
-    by_build: dict[str, list[dict[str, Any]]] = {}
-    for row in query.records():
-        by_build.setdefault(row["build"], []).append(row)
-    for build, steps in by_build.items():
+    for build, steps in builds:
         left -= sum(step["instructions"] for step in steps)
         found = _used(source.project / layout.build_path(build), steps[0]["created_at"]) if left >= 0 else {}
         rows += [{**step, "used": found.get(step["layer"])} for step in steps]
-    known = [row for row in rows if row["used"] is not None]
+        if known := [found[step["layer"]] for step in steps if step["layer"] in found]:
+            values += [{"build": build, "share": share, "unit": unit} for unit, share in _shares(known).items()]
     table = (
         (
             row["build"],
@@ -60,15 +62,12 @@ def make(source: Source) -> list[Shown]:
         )
         for row in sorted(rows, key=lambda row: (row["build"], -row["cycles"]))
     )
-    values = []
-    for build in {row["build"]: None for row in known}:
-        shares = _shares([row["used"] for row in known if row["build"] == build])
-        values += [{"build": build, "share": share, "unit": unit} for unit, share in shares.items()]
+    n_known = sum(row["used"] is not None for row in rows)
     return [
         Figure(
             title,
             "share of a program's cycles in which a unit works; the matrix unit, a part of compute, should work much.",
-            f"{counted(len(rows), 'step')} of {counted(len(by_build), 'build')}, {len(known)} of them simulated here.",
+            f"{counted(len(rows), 'step')} of {counted(len(builds), 'build')}, {n_known} of them simulated here.",
             "the timing simulator runs each step's instructions, which lie in the build's folder; without it, only "
             "cycles are known. The picture has whole networks, the table each step, the longest first.",
             (query,),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole.targets.vta.isa import StreamError
-from anole.targets.vta.simulator.read_channel import Read, ReadChannel
-from anole.targets.vta.simulator.state import NEVER, ProgramProgress, State
-from anole.targets.vta.simulator.steps import Module, Step, Token
+from anole.targets.vta.simulator.activity import Activity, Module, Token
+from anole.targets.vta.simulator.read_channel import ChannelState, Read, ReadChannel
 from anole.targets.vta.simulator.streams import Streams
+
+NEVER = 1 << 62
+"""A cycle that is never reached."""
 
 _FETCH_REQUEST = 2
 """Cycles from the start of a fetch to its request."""
+
+_READ_LATENCY = 18
+"""Cycles from a request at an empty memory queue to its first beat."""
 
 _MOST_TOKENS = 255
 
@@ -26,13 +33,47 @@ _FETCHED, _ENDED, _DISPATCH, _TEST = 0, 1, 4, 5
 _EVENTS = 8
 
 
+class ProgramProgress(NamedTuple):
+    """How far a program has come: the first instruction that has not ended, and how many have, by module."""
+
+    cycle: int
+    first: int
+    ended: tuple[int, ...]
+
+
+class State(NamedTuple):
+    """The state that, together with the program, decides what a clockwork does next; relative to its progress.
+
+    Attributes:
+        due: cycles until each kind of event.
+        started: for every module that runs an instruction, its relative start cycle; otherwise 0.
+        heads: position of each queue's first instruction, relative to `ProgramProgress.first`; -1 if it is empty.
+        waiting: number of instructions in each queue; None if all have been dispatched, when it does not matter.
+        dispatched, fetched: relative position of the next instruction to dispatch and to fetch; or None likewise.
+        run: relative position and cycle of the first instruction of the current uninterrupted dispatch; None if it is
+            over.
+        stalled_by: the module whose full queue stalls the dispatch, if any.
+    """
+
+    due: tuple[int, ...]
+    started: tuple[int, ...]
+    heads: tuple[int, ...]
+    waiting: tuple[int, ...] | None
+    dispatched: int | None
+    fetched: int | None
+    run: tuple[int, int] | None
+    stalled_by: int | None
+    tokens: tuple[int, ...]
+    channel: ChannelState
+
+
 class Clockwork:
-    """Runs a program given as the steps of its modules.
+    """Runs a program given as the activities of its modules.
 
     An instruction starts when it is at the head of its module's queue and the tokens that it waits for are present.
     """
 
-    def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:
+    def __init__(self, streams: Streams, geometry: Geometry) -> None:
         self.streams = streams
         self._n = len(streams.modules)
         self._queue_entries = geometry.queue_entries
@@ -46,14 +87,10 @@ class Clockwork:
         self._fetched = self._dispatched = 0
         self._run_first = self._run_cycle = 0
         self._stalled_by: int | None = None
-        self._channel = ReadChannel(latency)
+        self._channel = ReadChannel(_READ_LATENCY)
 
     def run(self) -> int:
-        """Runs the program and returns the cycle in which FINISH starts.
-
-        Raises:
-            StreamError: the program waits for tokens that never come.
-        """
+        """Runs the program and returns the cycle in which FINISH starts; raises StreamError at a deadlock."""
         due = self._due
         self._fetch(1)
         while (cycle := min(due)) < NEVER:
@@ -66,7 +103,7 @@ class Clockwork:
                 self._test(cycle, event - _TEST)
             else:
                 self._dispatch(cycle)
-        if self._ended[Module.COMPUTE] < len(self.streams.steps[Module.COMPUTE]):
+        if self._ended[Module.COMPUTE] < len(self.streams.activities[Module.COMPUTE]):
             raise StreamError(self._deadlock())
         return self._started[Module.COMPUTE]
 
@@ -118,19 +155,20 @@ class Clockwork:
         if since_run >= 0 and (testable := self._run_cycle + 1 + since_run) > cycle:
             due[_TEST + module] = testable
             return
-        step, tokens = self.streams.steps[module][place], self._tokens
-        for token in step.pops:
+        activity, tokens = self.streams.activities[module][place], self._tokens
+        for token in activity.pops:
             if not tokens[token]:
                 return
-        for token in step.pops:
+        for token in activity.pops:
             tokens[token] -= 1
         self._started[module] = start = cycle + 1
-        if step.cycles:
-            due[_ENDED + module] = start + step.cycles
-        elif step.bursts.beats:
-            self._read(Read(step.client, start + step.requested, step.bursts.lengths, step.bursts.beats, gap=step.gap))
+        if activity.cycles:
+            due[_ENDED + module] = start + activity.cycles
+        elif activity.bursts.beats:
+            ready, bursts = start + activity.requested, activity.bursts
+            self._read(Read(activity.client, ready, bursts.lengths, bursts.beats, gap=activity.gap))
         else:
-            due[_ENDED + module] = step.end(start, start)
+            due[_ENDED + module] = activity.end(start, start)
 
     def _read(self, read: Read) -> None:
         for changed in self._channel.add(read):
@@ -138,19 +176,19 @@ class Clockwork:
             if module is None:
                 self._due[_FETCHED] = changed.end
             else:
-                step = self.streams.steps[module][self._ended[module]]
-                self._due[_ENDED + module] = step.end(self._started[module], changed.end)
+                activity = self.streams.activities[module][self._ended[module]]
+                self._due[_ENDED + module] = activity.end(self._started[module], changed.end)
 
     def _end(self, cycle: int, module: int) -> None:
         """Ends a module's instruction and hands out its tokens."""
-        step = self._running(module)
+        activity = self._running(module)
         self._due[_ENDED + module] = NEVER
         self._ended[module] += 1
         if self._stalled_by == module:
             self._stalled_by = None
             self._due[_DISPATCH] = cycle
         self._test(cycle, module)
-        for token in step.pushes:
+        for token in activity.pushes:
             self._tokens[token] = min(_MOST_TOKENS, self._tokens[token] + 1)
             self._test(cycle, _RECEIVER[token])
 
@@ -187,7 +225,7 @@ class Clockwork:
             if self._due[_ENDED + module] < NEVER:
                 self._started[module] = state.started[module] + cycle
         if state.waiting is None or state.dispatched is None or state.fetched is None:
-            self._given[:] = [len(stream) for stream in self.streams.steps]
+            self._given[:] = [len(stream) for stream in self.streams.activities]
             self._dispatched = self._fetched = self._n
         else:
             self._given[:] = [a + b for a, b in zip(ended, state.waiting, strict=True)]
@@ -197,8 +235,8 @@ class Clockwork:
         self._stalled_by = state.stalled_by
         self._channel.resume(state.channel, cycle + _FETCH_REQUEST)
 
-    def _running(self, module: int) -> Step:
-        return self.streams.steps[module][self._ended[module]]
+    def _running(self, module: int) -> Activity:
+        return self.streams.activities[module][self._ended[module]]
 
     def _deadlock(self) -> str:
         """Describes which instructions wait for which tokens."""

@@ -25,13 +25,9 @@ from anole.targets.vta.isa import (
 
 
 class FunctionalSimulator:
-    """An accelerator with its memories and DRAM.
+    """An accelerator with its memories and DRAM, whose bytes are changed in place.
 
     It runs instructions in the order of the program, which is one of the orders that the tokens allow.
-
-    Args:
-        geometry: the accelerator's geometry.
-        dram: all of DRAM, as bytes; it is changed in place.
 
     Attributes:
         inp, wgt, acc, out: the buffers, shape (depth, rows, columns) of their elements.
@@ -64,11 +60,7 @@ class FunctionalSimulator:
         raise StreamError("the program does not end with FINISH")
 
     def step(self, instruction: Instruction) -> None:
-        """Runs one instruction and ignores its tokens.
-
-        Raises:
-            StreamError: the instruction leaves a buffer or DRAM.
-        """
+        """Runs one instruction and ignores its tokens; raises StreamError where it leaves a buffer or DRAM."""
         check(instruction, self.geometry)
         match instruction:
             case Load():
@@ -84,13 +76,8 @@ class FunctionalSimulator:
         if not load.x_size:
             return
         tile = slice(load.sram_base, load.sram_base + load.rows * load.columns)
-        buffers: dict[Memory, NDArray[Any]] = {
-            Memory.UOP: self.uop,
-            Memory.INP: self.inp,
-            Memory.WGT: self.wgt,
-            Memory.ACC: self.acc,
-        }
-        elements, buffer = self.dram[self._addresses(load, load.memory)], buffers[load.memory]
+        buffer: NDArray[Any] = getattr(self, load.memory.name.lower())
+        elements = self.dram[self._addresses(load, load.memory)]
         element, border = buffer.shape[1:], np.iinfo(buffer.dtype).min if load.pad_min else 0
         filled = np.full((load.rows, load.columns, *element), border, buffer.dtype)
         rows = slice(load.y_pad_0, load.y_pad_0 + load.y_size)
@@ -117,15 +104,12 @@ class FunctionalSimulator:
 
     def _gemm(self, gemm: Gemm) -> None:
         dst, src, wgt = self._uops(gemm)
-        dst = _indices(gemm, dst, gemm.dst_out, gemm.dst_in)
-        _check_indices("ACC", dst, len(self.acc))
+        dst = self._indices(gemm, dst, gemm.dst_out, gemm.dst_in, Memory.ACC)
         if gemm.reset:
             self.acc[dst] = 0
             return
-        src = _indices(gemm, src, gemm.src_out, gemm.src_in)
-        wgt = _indices(gemm, wgt, gemm.wgt_out, gemm.wgt_in)
-        _check_indices("INP", src, len(self.inp))
-        _check_indices("WGT", wgt, len(self.wgt))
+        src = self._indices(gemm, src, gemm.src_out, gemm.src_in, Memory.INP)
+        wgt = self._indices(gemm, wgt, gemm.wgt_out, gemm.wgt_in, Memory.WGT)
         # Sums of integers of this size are exact in float64, and floating-point products are much faster.
         inp, weights = self.inp[src].astype(np.float64), self.wgt[wgt].astype(np.float64)
         products = np.matmul(inp, weights.transpose(0, 2, 1))
@@ -137,10 +121,8 @@ class FunctionalSimulator:
 
     def _alu(self, alu: Alu) -> None:
         dst, src, wgt = self._uops(alu)
-        dst = _indices(alu, dst, alu.dst_out, alu.dst_in)
-        src = _indices(alu, alu_source(src, wgt, self.geometry), alu.src_out, alu.src_in)
-        _check_indices("ACC", dst, len(self.acc))
-        _check_indices("ACC", src, len(self.acc))
+        dst = self._indices(alu, dst, alu.dst_out, alu.dst_in, Memory.ACC)
+        src = self._indices(alu, alu_source(src, wgt, self.geometry), alu.src_out, alu.src_in, Memory.ACC)
         compute = _OPERATIONS.get((alu.opcode, self.geometry.variant)) or _OPERATIONS.get((alu.opcode, ""))
         if compute is None:
             raise StreamError(f"{self.geometry.variant} has no ALU opcode {alu.opcode}")
@@ -164,6 +146,17 @@ class FunctionalSimulator:
     def _uops(self, nest: Gemm | Alu) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Returns dst, src and wgt of an instruction's micro-operations, shape (n,) each."""
         return decode_uop(self.uop[nest.uop_begin : nest.uop_end].astype(np.int64), self.geometry)
+
+    def _indices(
+        self, nest: Gemm | Alu, start: NDArray[np.int64], outer: int, inner: int, memory: Memory
+    ) -> NDArray[np.int64]:
+        """Returns one index into a memory for every step of a nest, in order, shape (n,)."""
+        loops = np.arange(nest.iter_out)[:, None] * outer + np.arange(nest.iter_in) * inner
+        indices = (loops[:, :, None] + start).ravel()
+        depth = self.geometry.depth(memory)
+        if len(indices) and (found := int(indices.max())) >= depth:
+            raise StreamError(f"{memory.name} holds {depth} elements; index {found} is asked for")
+        return np.asarray(indices)
 
 
 Operation = Callable[[NDArray[np.int32], "NDArray[np.int32] | np.int32"], NDArray[np.int32]]
@@ -192,14 +185,3 @@ _OPERATIONS: dict[tuple[AluOpcode, str], Operation] = {
     (AluOpcode.MUL, "vta++"): _low_product,
 }
 """Operations by opcode and variant; those of both variants have no variant. VTA's fifth opcode multiplies."""
-
-
-def _indices(nest: Gemm | Alu, start: NDArray[np.int64], outer: int, inner: int) -> NDArray[np.int64]:
-    """Returns one index for every step of a nest, in order, shape (n,)."""
-    loops = np.arange(nest.iter_out)[:, None] * outer + np.arange(nest.iter_in) * inner
-    return np.asarray((loops[:, :, None] + start).ravel())
-
-
-def _check_indices(what: str, indices: NDArray[np.int64], depth: int) -> None:
-    if len(indices) and (found := int(indices.max())) >= depth:
-        raise StreamError(f"{what} holds {depth} elements; index {found} is asked for")

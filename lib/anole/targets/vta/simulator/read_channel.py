@@ -36,13 +36,11 @@ class Read:
 
 
 class _Request(NamedTuple):
-    """A request that has left.
+    """A request that has left in some cycle.
 
     Attributes:
-        cycle: the cycle in which it left.
         begin, end: begin and end of its burst.
         nonempty: since when the queue has not been empty.
-        read: the read that it belongs to.
         ready: the cycle from which it could have left.
     """
 
@@ -75,9 +73,6 @@ class ReadChannel:
 
     A read is planned as soon as it is known: request by request while several reads are waiting, and then by the closed
     form. The requests of a later read may come in between; requests that had not left by then are planned anew.
-
-    Args:
-        latency: cycles from a request at an empty queue to its first beat.
     """
 
     def __init__(self, latency: int) -> None:
@@ -184,12 +179,7 @@ class ReadChannel:
 
 @dataclass(frozen=True)
 class Bursts:
-    """The bursts of a tile.
-
-    Attributes:
-        lengths: beats of every burst, in order.
-        beats: total beats of all bursts.
-    """
+    """The bursts of a tile: the beats of each in order, and of all together."""
 
     lengths: tuple[int, ...]
     beats: int
@@ -199,13 +189,8 @@ class Bursts:
 def bursts_of(address: int, row_bytes: int, stride_bytes: int, rows: int, bus_bytes: int, burst_bytes: int) -> Bursts:
     """Returns the bursts of a tile; a burst ends at multiples of the burst size and at the end of each row.
 
-    Args:
-        address: address of the first row; only its remainder modulo the burst size matters.
-        row_bytes: size of a row.
-        stride_bytes: distance from one row to the next.
-        rows: number of rows.
-        bus_bytes: size of a beat; a partly used beat counts as a whole.
-        burst_bytes: size of a whole burst.
+    Of the first row's address, only the remainder modulo the burst size matters. A partly used beat of the bus counts
+    as a whole.
     """
     lengths = []
     for row in range(rows):

@@ -1,4 +1,4 @@
-"""Skips repetitions in a program: from an equal state, equal steps take equal cycles."""
+"""Skips repetitions in a program: from an equal state, equal activities take equal cycles."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.simulator.clockwork import Clockwork
-from anole.targets.vta.simulator.state import ProgramProgress, State
-from anole.targets.vta.simulator.steps import Module
+from anole.targets.vta.simulator.activity import Module
+from anole.targets.vta.simulator.clockwork import Clockwork, ProgramProgress, State
 from anole.targets.vta.simulator.streams import Streams
 
 _GLANCE = 4
@@ -20,7 +19,7 @@ _TRIED = 8
 
 
 class _Visit(NamedTuple):
-    """The progress and state at one point of the simulation."""
+    """One point of the simulation."""
 
     at: ProgramProgress
     state: State
@@ -29,13 +28,13 @@ class _Visit(NamedTuple):
 class Skipper(Clockwork):
     """A clockwork that skips what it has run before; the resulting cycles are the same.
 
-    The state and the upcoming steps decide everything that happens. Whenever a store ends, the relative state is looked
-    up. If it occurred before, the program continues from the latest visit up to which the steps now equal the steps
-    then, because everything in between would happen as it did then.
+    The state and the upcoming activities decide everything that happens. Whenever a store ends, the relative state is
+    looked up. If it occurred before, the program continues from the latest visit up to which the activities now equal
+    those then, because everything in between would happen as it did then.
     """
 
-    def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:
-        super().__init__(streams, geometry, latency)
+    def __init__(self, streams: Streams, geometry: Geometry) -> None:
+        super().__init__(streams, geometry)
         self.skipped = 0
         """Number of skipped instructions."""
         self._visits: list[_Visit] = []
@@ -52,11 +51,12 @@ class Skipper(Clockwork):
 
     def _skip(self, here: _Visit) -> _Visit | None:
         """Skips a known repetition; returns the visit that it leads to, or None if there is none."""
-        loads, n = self.streams.steps[Module.LOAD], here.at.ended[Module.LOAD]
-        # Equal steps are the same object, so their ids identify them.
+        loads, n = self.streams.activities[Module.LOAD], here.at.ended[Module.LOAD]
+        # Equal activities are the same object, so their ids identify them.
         tried = self._seen.setdefault((here.state, *map(id, loads[n : n + _GLANCE])), [])
         self._visits.append(here)
-        there = max((self._beyond(before, here) for before in tried[-_TRIED:]), default=here, key=_cycle)
+        beyond = (self._beyond(before, here) for before in tried[-_TRIED:])
+        there = max(beyond, default=here, key=lambda visit: visit.at.cycle)
         if there is here:
             tried.append(len(self._visits) - 1)
             return None
@@ -72,7 +72,7 @@ class Skipper(Clockwork):
         return _Visit(_moved(self._visits[until].at, self._visits[before].at, here.at), self._visits[until].state)
 
     def _last_in_common(self, before: int, here: ProgramProgress) -> int:
-        """Returns the last visit up to which the steps after an earlier visit equal the steps after `here`."""
+        """Returns the last visit up to which the activities after an earlier visit equal those after `here`."""
         last = len(self._visits) - 1
         if not self._follows(before, before + 1, here):
             return before
@@ -85,9 +85,9 @@ class Skipper(Clockwork):
         """Returns whether everything examined between two visits comes again after `here`."""
         (begin, state), (end, end_state) = self._visits[before], self._visits[until]
         further = here.first - begin.first
-        for steps, a, b, c in zip(self.streams.steps, begin.ended, end.ended, here.ended, strict=True):
-            # A module's next step is examined too.
-            if steps[a : b + 1] != steps[c : c + b - a + 1]:
+        for activities, a, b, c in zip(self.streams.activities, begin.ended, end.ended, here.ended, strict=True):
+            # A module's next activity is examined too.
+            if activities[a : b + 1] != activities[c : c + b - a + 1]:
                 return False
         if state.dispatched is None:
             looked_at = end.first + max(end_state.heads) + 1
@@ -100,10 +100,6 @@ class Skipper(Clockwork):
             looked_at = end.first + end_state.dispatched + 1
         modules = self.streams.modules
         return modules[begin.first : looked_at] == modules[here.first : looked_at + further]
-
-
-def _cycle(visit: _Visit) -> int:
-    return visit.at.cycle
 
 
 def _moved(there: ProgramProgress, before: ProgramProgress, here: ProgramProgress) -> ProgramProgress:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anole.targets.vta.code import passages_of
 from anole.targets.vta.geometry import DEFAULT, Geometry
 from anole.targets.vta.isa import Finish, Instruction, StreamError
+from anole.targets.vta.simulator.activity import Activities, Module
 from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
-from anole.targets.vta.simulator.steps import CLOCK, Clock, Module, Steps
-from anole.targets.vta.simulator.streams import Streams
+from anole.targets.vta.simulator.streams import Streams, passages_of
 
 _COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32))
 """The blocks of which cycles of the generated hardware are known, on VTA's own bus."""
@@ -25,7 +24,6 @@ class Timeline:
         cycles: the value of the hardware's counter: the cycle in which FINISH starts.
         start, end: for every instruction, in the order of the program; it is busy in [start, end).
         read_beats, read_bursts: totals of all loads, without instruction fetches.
-        write_beats, write_bursts: totals of all stores.
     """
 
     cycles: int
@@ -44,17 +42,13 @@ def is_extrapolated(geometry: Geometry) -> bool:
     return not own or geometry.block not in _COMPARED_BLOCKS
 
 
-def simulate(program: Sequence[Instruction], geometry: Geometry, clock: Clock = CLOCK) -> Timeline:
-    """Returns when every instruction of a program runs.
-
-    Raises:
-        StreamError: there is no FINISH, or the program waits for tokens that never come.
-    """
-    streams = _streams(program, geometry, clock)
-    recorder = _Recorder(streams, geometry, clock.latency)
+def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
+    """Returns when every instruction of a program runs; raises StreamError without a FINISH, or at a deadlock."""
+    streams = _streams(program, geometry)
+    recorder = _Recorder(streams, geometry)
     cycles = recorder.run()
-    read = [step.bursts for stream in streams.steps for step in stream if step.client]
-    written = [step.bursts for step in streams.steps[Module.STORE]]
+    read = [each.bursts for stream in streams.activities for each in stream if each.client]
+    written = [each.bursts for each in streams.activities[Module.STORE]]
     return Timeline(
         cycles,
         tuple(recorder.start),
@@ -64,23 +58,23 @@ def simulate(program: Sequence[Instruction], geometry: Geometry, clock: Clock = 
     )
 
 
-def cycles_of(program: Sequence[Instruction], geometry: Geometry, clock: Clock = CLOCK) -> int:
+def cycles_of(program: Sequence[Instruction], geometry: Geometry) -> int:
     """Returns the same cycles as `simulate`, but much faster, because repetitions are run only once."""
-    return Skipper(_streams(program, geometry, clock), geometry, clock.latency).run()
+    return Skipper(_streams(program, geometry), geometry).run()
 
 
-def _streams(program: Sequence[Instruction], geometry: Geometry, clock: Clock) -> Streams:
+def _streams(program: Sequence[Instruction], geometry: Geometry) -> Streams:
     passages = passages_of(program)
     if not program or not isinstance(passages[-1].passage.instructions[-1], Finish):
         raise StreamError("the program does not end with FINISH")
-    return Streams(passages, Steps(geometry, clock))
+    return Streams(passages, Activities(geometry))
 
 
 class _Recorder(Clockwork):
     """A clockwork that records when every instruction starts and ends."""
 
-    def __init__(self, streams: Streams, geometry: Geometry, latency: int) -> None:
-        super().__init__(streams, geometry, latency)
+    def __init__(self, streams: Streams, geometry: Geometry) -> None:
+        super().__init__(streams, geometry)
         self.start, self.end = ([0] * len(streams.modules) for _ in range(2))
 
     def _end(self, cycle: int, module: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Gemm, Load, Store, Uop, alu_uop
-from anole.targets.vta.simulator.steps import Module
+from anole.targets.vta.simulator.activity import Module
 from anole.targets.vta.templates.program import Program, ProgramWriter
 from anole.task import Conv2d
 
@@ -215,7 +215,9 @@ class _Lowering:
         tiles = (range(self.blocks_n), range(self.tiles_h // s.h_threads), range(self.tiles_co // s.oc_threads))
         for b, i0, co0, j in itertools.product(*tiles, range(self.tiles_w)):
             places = [_Place(b, i0 * s.h_threads + h, co0 * s.oc_threads + co, j) for h, co in threads]
-            writer.passage(self._borders(places), self._at(places[0]), partial(self._tiles, places))
+            # Beside their position, the instructions of tiles can differ only in their borders.
+            borders = tuple((self.border_rows[place.row], self.border_columns[place.column]) for place in places)
+            writer.passage(borders, self._at(places[0]), partial(self._tiles, places))
         for _ in threads:
             writer.wait(_COMPUTE, _STORE)
         return writer.finish()
@@ -243,12 +245,9 @@ class _Lowering:
             writer.signal(_COMPUTE, _STORE)
         for context, place in enumerate(places):
             writer.wait(_STORE, _COMPUTE)
-            self._store(context, place)
+            base = writer.base("out", Memory.OUT) + self._at(place).out
+            writer.add(Store(context * self.tile_out, base, *self.out_rows), _OUT)
             writer.signal(_STORE, _COMPUTE)
-
-    def _borders(self, places: Sequence[_Place]) -> Hashable:
-        """Returns the borders of some tiles: everything but their position in which their instructions can differ."""
-        return tuple((self.border_rows[place.row], self.border_columns[place.column]) for place in places)
 
     def _at(self, place: _Place) -> _At:
         w, s = self.w, self.s
@@ -333,10 +332,6 @@ class _Lowering:
                 writer.add(Load(Memory.ACC, at, base, *self.out_rows), _OUT)
                 begin, end = writer.kernel((number, context), [alu_uop(first, at, self.g)])
                 writer.add(Alu(AluOpcode.ADD, begin, end, 1, self.tile_out, 0, 1, 0, 1))
-
-    def _store(self, context: int, place: _Place) -> None:
-        base = self.writer.base("out", Memory.OUT) + self._at(place).out
-        self.writer.add(Store(context * self.tile_out, base, *self.out_rows), _OUT)
 
 
 def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -18,8 +19,7 @@ from anole.space.space import Columns
 from anole.targets.vta.area import Bounds, unit_speed
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
-from anole.targets.vta.templates.fitting import Mapped, blocks_that_fit, limits_of
-from anole.targets.vta.templates.roofline import least_cycles
+from anole.targets.vta.templates.estimates import Mapped, blocks_that_fit, least_cycles, limits_of
 from anole.task import Conv2d
 
 BLOCK = ("tile_b", "tile_ci", "tile_co")
@@ -51,12 +51,7 @@ _THREADS = (1, 2)
 
 @dataclass(frozen=True)
 class Design:
-    """The accelerator and the schedule that a config stands for.
-
-    Attributes:
-        geometry: geometry of the accelerator.
-        schedule: schedule of the convolution on it.
-    """
+    """The accelerator and the schedule that a config stands for."""
 
     geometry: Geometry
     schedule: Schedule
@@ -68,9 +63,6 @@ class Design:
         own = (*g.block, g.uop_bytes, g.bus_bytes, g.burst_beats, g.queue_entries, g.variant)
         return (*own, g.inp_bytes if g.variant == "vta++" else None, self.schedule)
 
-
-Figure = Callable[[Columns], NDArray[np.float64]]
-"""A figure of n configs, shape (n,)."""
 
 EPILOGUE: tuple[EpilogueStep, ...] = (Bias(), *SHIFT_AND_CLIP)
 """The epilogue of nearly every layer of a network."""
@@ -87,23 +79,13 @@ def conv2d_space(
     ``tile_h`` and ``tile_w``, rows and columns of one tile. A rule (`design_of`) decides how many blocks of channels a
     tile has.
 
-    Args:
-        w: the convolution.
-        base: the accelerator; if it is searched, everything except the block and the buffers.
-        bounds: bounds on a searched accelerator; if None, it is `base`.
-        is_open: whether configs that the accelerator cannot run belong to the space.
-        frequency_hz: the clock's frequency, which converts a penalty to a speed.
+    `base` is the accelerator; where bounds say that it is searched, it is all of it but the block and the buffers. An
+    open space also holds what the accelerator cannot run. The clock's frequency converts a penalty to a speed.
     """
-    knobs = [
-        *(
-            option_knob(name, values, agent="hardware")
-            for name, values in _hardware(w, base, bounds is not None, is_open)
-        ),
-        option_knob("h_threading", _THREADS, agent="scheduling"),
-        option_knob("oc_threading", _THREADS, agent="scheduling"),
-        option_knob("tile_h", divisors(w.out_height), agent="mapping"),
-        option_knob("tile_w", divisors(w.out_width), agent="mapping"),
-    ]
+    knobs = [option_knob(name, values, agent="hardware") for name, values in _hardware(w, base, bounds, is_open)]
+    knobs += [option_knob(name, _THREADS, agent="scheduling") for name in ("h_threading", "oc_threading")]
+    for name, extent in (("tile_h", w.out_height), ("tile_w", w.out_width)):
+        knobs.append(option_knob(name, divisors(extent), agent="mapping"))
 
     def can_be_lowered(columns: Columns) -> NDArray[np.bool_]:
         return np.asarray(tiles_of(w, base, columns)[1] > 0)
@@ -111,33 +93,23 @@ def conv2d_space(
     def speed(columns: Columns) -> NDArray[np.float64]:
         return frequency_hz / least_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
 
-    constraint = Constraint("the accelerator cannot run it so", can_be_lowered)
-    counted = Space(knobs, [constraint], merit=speed, merit_is_speed=True)
-    if bounds is not None:
-        counted = _penalised(counted, speed, partial(_penalties, base, bounds), bounds, unit_speed(w, frequency_hz))
-    return counted.opened() if is_open else counted
+    space = partial(Space, knobs, [Constraint("the accelerator cannot run it so", can_be_lowered)], merit_is_speed=True)
+    if bounds is None:
+        constrained = space(merit=speed)
+    elif bounds.penalty_form == "share":
 
+        def kept(columns: Columns) -> NDArray[np.float64]:
+            return np.maximum(0.0, 1.0 - _penalties(base, bounds, columns))
 
-def _penalised(space: Space, speed: Figure, penalty: Figure, bounds: Bounds, unit: float) -> Space:
-    """Returns a space in which a config's penalty lessens what its speed is worth.
+        constrained = space(discount=kept, merit=lambda columns: speed(columns) * kept(columns))
+    else:
+        unit = unit_speed(w, frequency_hz)
 
-    Speeds are in runs per second, as is `unit`, the speed that a penalty of 1 takes away.
-    """
-    if bounds.penalty_form == "share":
-        return Space(
-            space.knobs,
-            space.constraints,
-            discount=lambda columns: np.maximum(0.0, 1.0 - penalty(columns)),
-            merit=lambda columns: speed(columns) * np.maximum(0.0, 1.0 - penalty(columns)),
-            merit_is_speed=True,
-        )
-    return Space(
-        space.knobs,
-        space.constraints,
-        toll=lambda columns: unit * penalty(columns),
-        merit=lambda columns: np.maximum(0.0, speed(columns) - unit * penalty(columns)),
-        merit_is_speed=True,
-    )
+        def lost(columns: Columns) -> NDArray[np.float64]:
+            return unit * _penalties(base, bounds, columns)
+
+        constrained = space(toll=lost, merit=lambda columns: np.maximum(0.0, speed(columns) - lost(columns)))
+    return constrained.opened() if is_open else constrained
 
 
 def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.float64]:
@@ -146,10 +118,10 @@ def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.f
     return np.array([0.0 if each is None else _penalty(bounds, each) for each in geometries])[of_each]
 
 
-def _hardware(w: Conv2d, base: Geometry, is_searched: bool, is_open: bool) -> Iterator[tuple[str, list[int]]]:
+def _hardware(w: Conv2d, base: Geometry, bounds: Bounds | None, is_open: bool) -> Iterator[tuple[str, list[int]]]:
     """Yields the knobs of the hardware agent with their values."""
     for name, own in hardware_config(base).items():
-        others = _SEARCHED[name] if is_searched else ()
+        others = _SEARCHED[name] if bounds is not None else ()
         if name == "tile_b" and not is_open:
             others = tuple(batch for batch in others if w.batch % batch == 0)
         yield name, sorted({own, *others})
@@ -201,12 +173,9 @@ def programs_of(w: Conv2d, base: Geometry, columns: Columns) -> NDArray[np.int64
 
 
 def geometry_of(base: Geometry, config: Mapping[str, Any]) -> Geometry:
-    """Returns the geometry that a config asks for; where it has no such knob, that of `base`.
+    """Returns the geometry that a config asks for; raises ConfigError if it is not possible.
 
-    Builds of older versions have configs without buffers.
-
-    Raises:
-        ConfigError: no such geometry is possible.
+    Where the config has no such knob, it is that of `base`: builds of older versions have configs without buffers.
     """
     asked = {**hardware_config(base), **config}
     try:
@@ -228,25 +197,9 @@ def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
 
 
 def _geometry(base: Geometry, hardware: tuple[int, ...]) -> Geometry:
-    batch, block_in, block_out, *logs = hardware
-    inp_bytes, wgt_bytes, acc_bytes = (1 << log for log in logs)
-    return replace(
-        base,
-        batch=batch,
-        block_in=block_in,
-        block_out=block_out,
-        inp_bytes=inp_bytes,
-        wgt_bytes=wgt_bytes,
-        acc_bytes=acc_bytes,
-    )
-
-
-def _possible(base: Geometry, hardware: tuple[int, ...]) -> Geometry | None:
-    """Returns the geometry that these values ask for; None if it is not possible."""
-    try:
-        return _geometry(base, hardware)
-    except TargetError:
-        return None
+    batch, ci, co, *logs = hardware
+    inp, wgt, acc = (1 << log for log in logs)
+    return replace(base, batch=batch, block_in=ci, block_out=co, inp_bytes=inp, wgt_bytes=wgt, acc_bytes=acc)
 
 
 @cache
@@ -264,7 +217,9 @@ def _accelerators(base: Geometry, columns: Columns) -> tuple[list[Geometry | Non
     known = _known(base)
     for code, at in zip(codes.tolist(), first.tolist(), strict=True):
         if code not in known:
-            known[code] = _possible(base, tuple(int(columns[name][at]) for name in HARDWARE))
+            known[code] = None
+            with suppress(TargetError):
+                known[code] = _geometry(base, tuple(int(columns[name][at]) for name in HARDWARE))
     return [known[code] for code in codes.tolist()], of_each
 
 
@@ -289,8 +244,7 @@ def can_run(lower: Callable[[], object]) -> bool:
 def default_config(w: Conv2d, base: Geometry) -> Config:
     """Returns a config on `base` itself: whole rows if possible, as many as fit, and two threads if possible.
 
-    Raises:
-        ConfigError: the accelerator cannot run the convolution at all.
+    If the accelerator cannot run the convolution at all, this raises ConfigError.
     """
     space = conv2d_space(w, base)
     columns = space.columns(vectors := space.vectors(np.arange(space.size)))

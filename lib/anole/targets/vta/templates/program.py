@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from anole.errors import ConfigError
-from anole.targets.vta.code import Code, Passage, Placed
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
-from anole.targets.vta.isa import Dependence, Finish, Instruction, Load, Store, Uop
-from anole.targets.vta.simulator.steps import Module, module_of
+from anole.targets.vta.isa import FREE, Dependence, Finish, Instruction, Load, Store, Uop
+from anole.targets.vta.simulator.activity import Module, module_of
+from anole.targets.vta.simulator.streams import Code, Passage, Placed
 
 _PAGE_BYTES = 4096
 _FIRST_ADDRESS = 0x100000
@@ -24,21 +24,10 @@ class Region:
     address: int
     size_bytes: int
 
-    def element(self, size_bytes: int) -> int:
-        """Returns the region's address in elements of this size."""
-        return self.address // size_bytes
-
 
 @dataclass(frozen=True)
 class Program:
-    """A program for the accelerator.
-
-    Attributes:
-        geometry: the geometry that it is written for.
-        instructions: instructions in the order in which they are fetched.
-        uops: micro-operations in the order in which they lie in the region ``uop``.
-        regions: the buffers in DRAM, by name.
-    """
+    """A program for an accelerator of some geometry; its micro-operations lie in the region ``uop``."""
 
     geometry: Geometry
     instructions: Sequence[Instruction]
@@ -51,19 +40,14 @@ class _Written(NamedTuple):
 
     passage: Passage
     places: tuple[int, ...]
-    waits_prev: tuple[bool, ...]
-    waits_next: tuple[bool, ...]
+    waits: tuple[Dependence, ...]
 
 
 class ProgramWriter:
     """Writes a program as VTA's runtime does, so that the instruction streams are the same.
 
     A module's next instruction pops a token, and its last one pushes it if nothing was written since; otherwise a no-op
-    carries the token.
-
-    Args:
-        geometry: the accelerator's geometry.
-        sizes_bytes: sizes of the buffers in DRAM, in their order; each begins on a page of its own.
+    carries the token. Each buffer in DRAM begins on a page of its own.
     """
 
     def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
@@ -81,35 +65,31 @@ class ProgramWriter:
         self._uops: list[Uop] = []
         self._cached: dict[Hashable, int] = {}
         self._cache_end = 0
-        self._waits_prev = [False, False, False]
-        self._waits_next = [False, False, False]
+        self._waits = [FREE] * len(Module)
 
     def base(self, name: str, memory: Memory) -> int:
         """Returns the address of a buffer in elements of a memory."""
-        return self.regions[name].element(self.geometry.element_bytes(memory))
+        return self.regions[name].address // self.geometry.element_bytes(memory)
 
     def passage(self, name: Hashable, places: tuple[int, ...], write: Callable[[], None]) -> None:
         """Writes a passage with `write`, or repeats an earlier passage of this name at other places.
 
-        Args:
-            name: the passage's name; passages of one name differ only in their places.
-            places: the passage's DRAM places, in elements from any origin; `add` assigns instructions to places.
-            write: adds the passage's instructions.
+        Passages of one name differ only in their DRAM places, which are in elements from any origin; `add` assigns
+        instructions to places.
         """
         if self._open:
             self._close()
-        situation = (name, tuple(self._waits_prev), tuple(self._waits_next), len(self._uops))
+        situation = (name, tuple(self._waits), len(self._uops))
         again = self._written.get(situation)
         if again is not None:
             self._passages.append(Placed(again.passage, tuple(map(int.__sub__, places, again.places))))
-            self._waits_prev, self._waits_next = list(again.waits_prev), list(again.waits_next)
+            self._waits = list(again.waits)
             return
         n_before = len(self._passages)
         write()
         # A passage that loads micro-operations, or changes earlier instructions, cannot be repeated.
         if len(self._uops) == situation[-1] and len(self._passages) == n_before:
-            waits = tuple(self._waits_prev), tuple(self._waits_next)
-            self._written[situation] = _Written(self._close(), places, *waits)
+            self._written[situation] = _Written(self._close(), places, tuple(self._waits))
 
     def _close(self) -> Passage:
         """Ends the open passage."""
@@ -127,25 +107,22 @@ class ProgramWriter:
     def add(self, instruction: Instruction, place: int | None = None) -> None:
         """Appends an instruction, which pops the tokens that its module waits for.
 
-        Args:
-            instruction: the instruction at its first place.
-            place: index of the passage's place with which the instruction moves, if it does.
+        If it moves with one of the passage's places, that place's index is given.
         """
         module = module_of(instruction)
-        prev, next_ = self._waits_prev[module], self._waits_next[module]
-        if prev or next_:
-            self._waits_prev[module] = self._waits_next[module] = False
-            instruction = instruction._replace(dependence=Dependence(prev, next_))
+        if self._waits[module] is not FREE:
+            instruction = instruction._replace(dependence=self._waits[module])
+            self._waits[module] = FREE
         if place is not None:
             self._located.append((len(self._open), place))
         self._open.append(instruction)
 
     def wait(self, module: Module, of: Module) -> None:
         """Makes a module's next instruction wait for a token of a neighbour."""
-        waits = self._waits_prev if of < module else self._waits_next
-        if waits[module]:
+        flag = "pop_prev" if of < module else "pop_next"
+        if getattr(self._waits[module], flag):
             self._commit(module)
-        waits[module] = True
+        self._waits[module] = self._waits[module]._replace(**{flag: True})
 
     def signal(self, module: Module, to: Module) -> None:
         """Makes a module's last instruction leave a token for a neighbour."""
@@ -162,10 +139,8 @@ class ProgramWriter:
     def kernel(self, name: Hashable, uops: Iterable[Uop]) -> tuple[int, int]:
         """Returns the range of micro-operations in the buffer; loads them if they are not there.
 
-        VTA identifies them by the name of their kernel; VTA++ shares equal ones.
-
-        Raises:
-            ConfigError: they exceed the buffer.
+        VTA identifies them by the name of their kernel; VTA++ shares equal ones. If they exceed the buffer, this raises
+        ConfigError.
         """
         wanted = tuple(uops)
         key = wanted if self.geometry.variant == "vta++" else name
@@ -184,11 +159,7 @@ class ProgramWriter:
         return begin, begin + len(wanted)
 
     def finish(self) -> Program:
-        """Returns the program; it ends when all stores have reached DRAM.
-
-        Raises:
-            ConfigError: it is longer than one run may be.
-        """
+        """Returns the program, which ends when all stores have reached DRAM; raises ConfigError if it is too long."""
         self.signal(Module.STORE, Module.COMPUTE)
         self.signal(Module.LOAD, Module.COMPUTE)
         self.wait(Module.COMPUTE, Module.STORE)
@@ -204,7 +175,7 @@ class ProgramWriter:
         return Program(self.geometry, code, tuple(self._uops), regions)
 
     def _commit(self, module: Module) -> None:
-        if self._waits_prev[module] or self._waits_next[module]:
+        if self._waits[module] is not FREE:
             self.add(_noop(module))
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from anole.errors import ConfigError, TargetError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Instruction, StreamError, check, decode
-from anole.targets.vta.simulator.steps import module_of
+from anole.targets.vta.simulator.activity import module_of
 from anole.targets.vta.simulator.timing import cycles_of, simulate
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
 from anole.targets.vta.templates.program import Program
@@ -19,24 +21,14 @@ from anole.task import Conv2d
 
 _SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div([1-9]\d*))?")
 _WORKLOAD = ("h", "w", "ci", "co", "kh", "kw", "pad", "stride")
-_SCHEDULE = {
-    "tile_h": "tile_h",
-    "tile_w": "tile_w",
-    "tile_ci": "tile_ci",
-    "tile_co": "tile_co",
-    "h_nt": "h_threads",
-    "oc_nt": "oc_threads",
-}
+_SCHEDULE = ("tile_h", "tile_w", "tile_ci", "tile_co", "h_nt", "oc_nt")
 
 
 def geometry_named(shape: str) -> Geometry:
     """Returns the geometry of a name such as ``16x16``, ``1x32x32`` or ``32x32_div16``.
 
     Without a divisor, the buffers have VTA's sizes in bytes. With a divisor d, the buffers are d times less deep than
-    VTA's are with VTA's block, and the instruction queues d times shorter.
-
-    Raises:
-        TargetError: the name has another form, or no such geometry is possible.
+    VTA's are with VTA's block, and the instruction queues d times shorter. Other names raise TargetError.
     """
     match = _SHAPE.fullmatch(shape)
     if match is None:
@@ -52,79 +44,73 @@ def geometry_named(shape: str) -> Geometry:
     return Geometry(batch, block_in, block_out, **sizes_bytes, queue_entries=DEFAULT.queue_entries // divisor)
 
 
-def read_schedules(path: Path) -> list[dict[str, Any]]:
-    """Reads rows of schedules.
+@dataclass(frozen=True)
+class ScheduleRow:
+    """A row of a file of schedules: a convolution and how an accelerator runs it.
 
-    Raises:
-        StreamError: the file does not hold schedules; the message gives the row.
+    Attributes:
+        plain: the whole row as it was read.
+        shape: the accelerator's name, see `geometry_named`.
     """
+
+    plain: Mapping[str, Any]
+    shape: str
+    workload: Conv2d
+    schedule: Schedule
+    has_bias: bool
+
+    def program(self) -> Program:
+        """Returns the row's program; raises ConfigError with a reason, or TargetError if there is no such geometry."""
+        shift, *clip = SHIFT_AND_CLIP
+        epilogue = (shift, Bias(), *clip) if self.has_bias else SHIFT_AND_CLIP
+        return lower_conv2d(self.workload, self.schedule, geometry_named(self.shape), epilogue)
+
+    def counted(self) -> dict[str, Any]:
+        """Returns the row with its ``cycles``, or with the reason why it is ``rejected``; raises TargetError."""
+        plain = {name: value for name, value in self.plain.items() if name not in ("cycles", "rejected")}
+        try:
+            program = self.program()
+        except ConfigError as error:
+            return {**plain, "rejected": str(error)}
+        return {**plain, "cycles": cycles_of(program.instructions, program.geometry)}
+
+
+def read_schedules(path: Path) -> list[ScheduleRow]:
+    """Reads rows of schedules; raises StreamError with the row that is none."""
     rows = _read(path)
     if not isinstance(rows, list):
         raise StreamError(f"{path}: is not a list of schedules")
-    for number, row in enumerate(rows):
-        workload = row.get("workload") if isinstance(row, dict) else None
-        if not isinstance(workload, dict) or not isinstance(row.get("shape"), str):
-            raise StreamError(f"{path}: row {number} has no workload, or no shape")
-        numbers = {**{name: workload.get(name) for name in _WORKLOAD}, **{name: row.get(name) for name in _SCHEDULE}}
-        for name, value in numbers.items():
-            least = 0 if name == "pad" else 1
-            if type(value) is not int or value < least:
-                message = f"{name} is {value!r}; allowed is a whole number from {least} on"
-                raise StreamError(f"{path}: row {number}: {message}")
-    return rows
+    return [_schedule_row(f"{path}: row {number}", row) for number, row in enumerate(rows)]
 
 
-def read_row(path: Path, number: int) -> dict[str, Any]:
-    """Reads one row of schedules; raises the exceptions of `read_schedules`, and StreamError if there is no row."""
-    rows = read_schedules(path)
-    if number >= len(rows):
-        raise StreamError(f"{path}: has no row {number}; its rows are 0 to {len(rows) - 1}")
-    return rows[number]
+def _schedule_row(place: str, row: Any) -> ScheduleRow:
+    workload = row.get("workload") if isinstance(row, dict) else None
+    if not isinstance(workload, dict) or not isinstance(row.get("shape"), str):
+        raise StreamError(f"{place} has no workload, or no shape")
+    numbers = {**{name: workload.get(name) for name in _WORKLOAD}, **{name: row.get(name) for name in _SCHEDULE}}
+    for name, value in numbers.items():
+        least = 0 if name == "pad" else 1
+        if type(value) is not int or value < least:
+            raise StreamError(f"{place}: {name} is {value!r}; allowed is a whole number from {least} on")
+    n, pads = SimpleNamespace(**numbers), (numbers["pad"],) * 4
+    w = Conv2d(1, n.h, n.w, n.ci, n.co, (n.kh, n.kw), (n.stride, n.stride), pads)
+    schedule = Schedule(n.tile_h, n.tile_w, n.tile_ci, n.tile_co, n.h_nt, n.oc_nt)
+    return ScheduleRow(row, row["shape"], w, schedule, bool(row.get("bias")))
 
 
-def count_cycles(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of schedules with its ``cycles``, or with the reason why it is ``rejected``.
-
-    Raises:
-        TargetError: the geometry is not possible.
-    """
-    plain = {name: value for name, value in row.items() if name not in ("cycles", "rejected")}
-    try:
-        program = program_of(row)
-    except ConfigError as error:
-        return {**plain, "rejected": str(error)}
-    return {**plain, "cycles": cycles_of(program.instructions, program.geometry)}
-
-
-def program_of(row: Mapping[str, Any]) -> Program:
-    """Returns the program of a row of schedules.
-
-    Raises:
-        ConfigError: the schedule cannot be run; the message gives the reason.
-        TargetError: the geometry is not possible.
-    """
-    w = row["workload"]
-    pads = (w["pad"],) * 4
-    workload = Conv2d(1, w["h"], w["w"], w["ci"], w["co"], (w["kh"], w["kw"]), (w["stride"],) * 2, pads)
-    schedule = Schedule(**{field: row[name] for name, field in _SCHEDULE.items()})
-    shift, *clip = SHIFT_AND_CLIP
-    epilogue = (shift, Bias(), *clip) if row.get("bias") else SHIFT_AND_CLIP
-    return lower_conv2d(workload, schedule, geometry_named(row["shape"]), epilogue)
-
-
-def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:
-    """Returns module, text, start and end of every instruction of a stream, see `read_stream`.
+def trace(path: Path, geometry: Geometry) -> list[dict[str, Any]]:
+    """Returns module, text, start and end of every instruction of a stream.
 
     Raises:
         StreamError: the file is not a stream, or the stream cannot run; the message gives the instruction.
     """
-    program = read_stream(path, geometry)
+    program = _read_stream(path, geometry)
     timeline = simulate(program, geometry)
     return [
         {
             "number": number,
             "module": module_of(instruction).name.lower(),
-            "instruction": describe(instruction),
+            "instruction": _describe(instruction),
             "start": start,
             "end": end,
         }
@@ -132,8 +118,8 @@ def trace(path: Path, geometry: Geometry = DEFAULT) -> list[dict[str, Any]]:
     ]
 
 
-def read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
-    """Reads a stream: a JSON object with ``rows``, each with an instruction's ``hex``; raises what `trace` raises."""
+def _read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
+    """Reads a stream: a JSON object with ``rows``, each with an instruction's ``hex``."""
     plain = _read(path)
     rows = plain.get("rows") if isinstance(plain, dict) else None
     if not isinstance(rows, list):
@@ -151,7 +137,7 @@ def read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
     return program
 
 
-def describe(instruction: Instruction) -> str:
+def _describe(instruction: Instruction) -> str:
     """Describes an instruction in words: its non-zero fields, and the tokens that it waits for and leaves."""
     fields = instruction._asdict()
     flags = fields.pop("dependence")

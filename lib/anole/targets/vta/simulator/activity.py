@@ -1,4 +1,4 @@
-"""The timing of instructions: the modules that run them, the tokens they wait for, and their durations."""
+"""What instructions make the modules do: the tokens they wait for, the bursts they read, and the cycles they take."""
 
 from __future__ import annotations
 
@@ -27,32 +27,6 @@ class Token(IntEnum):
     STORE_TO_COMPUTE = 3
 
 
-@dataclass(frozen=True)
-class Clock:
-    """Timing parameters of the hardware, in cycles.
-
-    Attributes:
-        latency: cycles from a request at an empty memory queue to its first beat.
-        pipelined: whether GEMM and ALU begin a micro-operation in every cycle; VTA's first hardware did not.
-    """
-
-    latency: int = 18
-    pipelined: bool = True
-
-    def compute(self, instruction: Gemm | Alu) -> int:
-        """Returns the cycles of a GEMM or ALU instruction."""
-        n = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_begin)
-        if isinstance(instruction, Gemm):
-            return n + 6 if self.pipelined else 4 * n + 2
-        if instruction.use_imm:
-            return n + 6 if self.pipelined else 5 * n + 1
-        return 2 * n + 6 if self.pipelined else 6 * n + 1
-
-
-CLOCK = Clock()
-"""The timing of VTA as it is generated today."""
-
-
 def module_of(instruction: Instruction) -> Module:
     """Returns the module that runs an instruction."""
     if isinstance(instruction, Store):
@@ -65,26 +39,24 @@ def module_of(instruction: Instruction) -> Module:
 _CLIENT = {Memory.UOP: 1, Memory.INP: 2, Memory.WGT: 3, Memory.ACC: 4}
 """The loads' priorities at the memory; the instruction fetch comes first."""
 
-_POPS = {
-    Module.LOAD: (None, Token.COMPUTE_TO_LOAD),
-    Module.COMPUTE: (Token.LOAD_TO_COMPUTE, Token.STORE_TO_COMPUTE),
-    Module.STORE: (Token.COMPUTE_TO_STORE, None),
+_TOKENS = {
+    Module.LOAD: (None, Token.COMPUTE_TO_LOAD, None, Token.LOAD_TO_COMPUTE),
+    Module.COMPUTE: (
+        *(Token.LOAD_TO_COMPUTE, Token.STORE_TO_COMPUTE),
+        *(Token.COMPUTE_TO_LOAD, Token.COMPUTE_TO_STORE),
+    ),
+    Module.STORE: (Token.COMPUTE_TO_STORE, None, Token.STORE_TO_COMPUTE, None),
 }
-_PUSHES = {
-    Module.LOAD: (None, Token.LOAD_TO_COMPUTE),
-    Module.COMPUTE: (Token.COMPUTE_TO_LOAD, Token.COMPUTE_TO_STORE),
-    Module.STORE: (Token.STORE_TO_COMPUTE, None),
-}
+"""What each flag of a `Dependence` pops or pushes, by module."""
 
 _NOTHING = Bursts((), 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """The timing of an instruction.
+class Activity:
+    """What an instruction makes its module do, and for how long.
 
     Attributes:
-        module: the module that runs it.
         pops, pushes: tokens that it waits for and leaves.
         cycles: its duration if nothing else affects it; 0 for loads.
         client, requested, gap: its priority at the memory, the cycles until its first request, and between requests.
@@ -125,21 +97,21 @@ class Step:
         return max(cycle, written) + 1
 
 
-class Steps:
-    """The steps of instructions on an accelerator; instructions with equal timing share one object."""
+class Activities:
+    """The activities of instructions on an accelerator; those that are equal are one object."""
 
-    def __init__(self, geometry: Geometry, clock: Clock) -> None:
-        self._geometry, self._clock = geometry, clock
+    def __init__(self, geometry: Geometry) -> None:
+        self._geometry = geometry
         self._burst_bytes = geometry.burst_beats * geometry.bus_bytes
-        self._known: dict[tuple[object, ...], Step] = {}
-        self._same: dict[Step, Step] = {}
+        self._known: dict[tuple[object, ...], Activity] = {}
+        self._same: dict[Activity, Activity] = {}
 
     def period(self, instruction: Load | Store) -> int:
         """Returns the distance in DRAM, in elements, after which an instruction's timing repeats."""
         return max(1, self._burst_bytes // self._geometry.element_bytes(_memory_of(instruction)))
 
-    def of(self, instruction: Instruction, by: int = 0) -> Step:
-        """Returns the step of an instruction moved in DRAM by `by` elements."""
+    def of(self, instruction: Instruction, by: int = 0) -> Activity:
+        """Returns the activity of an instruction moved in DRAM by `by` elements."""
         if isinstance(instruction, (Load, Store)):
             memory = _memory_of(instruction)
             address = (instruction.dram_base + by) * self._geometry.element_bytes(memory) % self._burst_bytes
@@ -147,47 +119,34 @@ class Steps:
             key: tuple[object, ...] = (memory, address, *shape)
         else:
             address, key = 0, instruction
-        step = self._known.get(key)
-        if step is None:
-            step = self._step(instruction, address)
-            self._known[key] = step = self._same.setdefault(step, step)
-        return step
+        activity = self._known.get(key)
+        if activity is None:
+            activity = self._activity(instruction, address)
+            self._known[key] = activity = self._same.setdefault(activity, activity)
+        return activity
 
-    def _step(self, instruction: Instruction, address: int) -> Step:
-        module, flags = module_of(instruction), instruction.dependence
-        pops, pushes = (
-            tuple(token for token, wanted in zip(tokens[module], asked, strict=True) if wanted and token is not None)
-            for tokens, asked in (
-                (_POPS, (flags.pop_prev, flags.pop_next)),
-                (_PUSHES, (flags.push_prev, flags.push_next)),
-            )
-        )
+    def _activity(self, instruction: Instruction, address: int) -> Activity:
+        module = module_of(instruction)
+        asked = [token if flag else None for token, flag in zip(_TOKENS[module], instruction.dependence, strict=True)]
+        pops, pushes = (tuple(token for token in half if token is not None) for half in (asked[:2], asked[2:]))
         if isinstance(instruction, (Gemm, Alu)):
-            return Step(module, pops, pushes, self._clock.compute(instruction))
+            return Activity(module, pops, pushes, _cycles(instruction))
         if isinstance(instruction, Finish) or not instruction.x_size:
-            return Step(module, pops, pushes, 1)
+            return Activity(module, pops, pushes, 1)
         if isinstance(instruction, Store):
             bursts = self._bursts(instruction, Memory.OUT, address)
-            return Step(module, pops, pushes, self._store_cycles(bursts), bursts=bursts)
+            return Activity(module, pops, pushes, self._store_cycles(bursts), bursts=bursts)
         memory = instruction.memory
         wide = self._geometry.element_bytes(memory) <= self._geometry.bus_bytes
-        beside = instruction.x_pad_0 + instruction.x_pad_1
-        border = (
-            instruction.y_pad_0 * instruction.columns,
-            instruction.y_size * beside,
-            instruction.y_pad_1 * instruction.columns,
-        )
-        return Step(
-            module,
-            pops,
-            pushes,
-            0,
+        beside, columns = instruction.x_pad_0 + instruction.x_pad_1, instruction.columns
+        return Activity(
+            *(module, pops, pushes, 0),
             client=_CLIENT[memory],
             requested=1 + instruction.y_pad_0,
             gap=2 if wide else 1,
             bursts=self._bursts(instruction, memory, address),
             delay=1 if wide else 2,
-            border=border,
+            border=(instruction.y_pad_0 * columns, instruction.y_size * beside, instruction.y_pad_1 * columns),
             passing=0 if beside else instruction.y_size,
         )
 
@@ -201,6 +160,12 @@ class Steps:
         size = self._geometry.element_bytes(memory)
         row, stride = tile.x_size * size, tile.x_stride * size
         return bursts_of(address, row, stride, tile.y_size, self._geometry.bus_bytes, self._burst_bytes)
+
+
+def _cycles(instruction: Gemm | Alu) -> int:
+    n = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_begin)
+    # GEMM and ALU begin a micro-operation in every cycle, unless that reads two accumulators.
+    return n + 6 if isinstance(instruction, Gemm) or instruction.use_imm else 2 * n + 6
 
 
 def _memory_of(instruction: Load | Store) -> Memory:

@@ -1,4 +1,4 @@
-"""How many blocks of channels a tile has: the rule that fills the buffers, for many configs at once."""
+"""What is known of many configs at once without lowering them: the tiles that fill the buffers, and a roofline."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.space.knob import divisors
+from anole.space.space import Columns
 from anole.targets.vta.geometry import Geometry, Memory
 from anole.targets.vta.templates.conv2d import MOST_BORDER, MOST_SIZE, MOST_STEPS, Bias, EpilogueStep, Residual
 from anole.task import Conv2d
@@ -44,24 +45,16 @@ class Mapped:
 
 def limits_of(geometries: Sequence[Geometry | None]) -> Ints:
     """Returns the first six fields of `Mapped` of n accelerators, shape (n, 6); zeros for None."""
-    rows = [(0,) * 6 if each is None else _limits(each) for each in geometries]
+    buffers = (Memory.INP, Memory.WGT, Memory.ACC)
+    rows = [(0,) * 6 if g is None else (*g.block, *(g.depth(memory) for memory in buffers)) for g in geometries]
     return np.array(rows, dtype=np.int64).reshape(-1, 6)
-
-
-def _limits(g: Geometry) -> tuple[int, ...]:
-    return (g.batch, g.block_in, g.block_out, *(g.depth(memory) for memory in (Memory.INP, Memory.WGT, Memory.ACC)))
 
 
 def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep]) -> tuple[Ints, Ints]:
     """Returns the blocks of input and of output channels of a tile, 0 where the accelerator cannot run it.
 
     A tile has as many blocks of output channels as fit, and then as many blocks of input channels as fit. What fits is
-    what `check_schedule` accepts.
-
-    Args:
-        w: the convolution, with any number of channels: they are filled up to whole blocks.
-        mapped: the configs.
-        epilogue: what follows the convolution; it needs accumulators, too.
+    what `check_schedule` accepts. Channels are filled up to whole blocks, and the epilogue needs accumulators, too.
     """
     blocks_ci, blocks_co = np.zeros((2, len(mapped.batch)), dtype=np.int64)
     if not _can_be_lowered(w):
@@ -115,3 +108,38 @@ def _largest(extents: Ints, fits: Callable[[int], NDArray[np.bool_]]) -> Ints:
     for size in sorted({size for extent in np.unique(extents).tolist() for size in divisors(extent)}):
         found[(extents % size == 0) & fits(size)] = size
     return found
+
+
+Traffic = dict[str, NDArray[np.float64]]
+"""The cycles of the matrix unit, ``gemm``, and of the bus for each tensor: ``inp``, ``wgt`` and ``out``."""
+
+
+def traffic(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> Traffic:
+    """Returns the cycles that computing and moving take in n configs, each of shape (n,).
+
+    For each part of the output channels, whose tiles have `tile_co` blocks, a tile loads the pixels that it sees, halo
+    included, and its weights.
+    """
+    of = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+    pixels, taps = of["tile_h"] * of["tile_w"], w.kernel[0] * w.kernel[1]
+    seen = ((of["tile_h"] - 1) * w.strides[0] + w.kernel[0]) * ((of["tile_w"] - 1) * w.strides[1] + w.kernel[1])
+    blocks_ci, blocks_co = np.ceil(w.in_channels / of["tile_ci"]), np.ceil(w.out_channels / of["tile_co"])
+    places = w.batch / of["tile_b"] * w.out_height * w.out_width / pixels
+    loads = places * np.ceil(blocks_co / np.maximum(1, tile_co))
+    return {
+        "gemm": places * blocks_ci * blocks_co * pixels * taps,
+        "inp": loads * blocks_ci * of["tile_b"] * of["tile_ci"] * seen / bus_bytes,
+        "wgt": places * blocks_ci * blocks_co * of["tile_ci"] * of["tile_co"] * taps / bus_bytes,
+        "out": places * pixels * blocks_co * of["tile_b"] * of["tile_co"] / bus_bytes,
+    }
+
+
+def least_cycles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> NDArray[np.float64]:
+    """Returns the cycles that n configs take at least, shape (n,); the arguments are those of `traffic`.
+
+    Two threads compute and move at the same time; with one, both take turns.
+    """
+    moved = traffic(w, columns, tile_co, bus_bytes)
+    loading = moved["inp"] + moved["wgt"] + moved["out"]
+    is_parallel = columns["h_threading"] * columns["oc_threading"] > 1
+    return np.asarray(np.where(is_parallel, np.maximum(moved["gemm"], loading), moved["gemm"] + loading))
