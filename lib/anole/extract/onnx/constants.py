@@ -37,13 +37,8 @@ def state_defaults(model: ir.Model) -> None:
 
 
 def tell_shapes(model: ir.Model) -> bool:
-    """Writes the shapes of outputs of ONNX Runtime's own operators into a model, in place, where the inputs' are known.
-
-    Returns:
-        Whether a shape was added.
-    """
-    found = [node for node in model.graph if node.domain == "com.microsoft"]
-    return any([_tell_shape(node) for node in found])
+    """Adds the shapes of what ONNX Runtime's own operators return, in place; returns whether there was a new one."""
+    return any([_tell_shape(node) for node in model.graph if node.domain == "com.microsoft"])
 
 
 def _tell_shape(node: ir.Node) -> bool:
@@ -66,16 +61,11 @@ def _tell_shape(node: ir.Node) -> bool:
     return True
 
 
-def fold_constants(model: ir.Model) -> bool:
-    """Computes constants in place, among them the shapes of values, and takes branches that are known.
-
-    Returns:
-        Whether something has changed.
-    """
+def fold_constants(model: ir.Model) -> None:
+    """Computes constants in place, among them the shapes of values, and takes branches that are known."""
     with _quiet():
-        folded = onnxscript.optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=_should_fold)
-        removed = RemoveUnusedNodesPass()(model)
-    return bool(folded.modified or removed.modified)
+        onnxscript.optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=_should_fold)
+        RemoveUnusedNodesPass()(model)
 
 
 def _should_fold(node: ir.Node) -> bool | None:

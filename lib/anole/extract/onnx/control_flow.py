@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from anole.extract.onnx.graphs import OWN_DOMAINS
 from anole.extract.onnx.limits import MAX_NODES
 from anole.extract.onnx.splice import Splice
 
@@ -15,32 +16,28 @@ MAX_UNROLLED = 4096
 
 
 def unroll_loops(model: ir.Model) -> bool:
-    """Unrolls loops of the main graph in place; those that cannot be unrolled stay.
+    """Unrolls loops of the main graph in place, where their turns are known; returns whether there was one."""
+    return _replaced(model, {"Loop": _unroll_loop, "Scan": _unroll_scan})
 
-    Returns:
-        Whether something has changed.
-    """
-    found = [node for node in model.graph if node.domain in ("", "ai.onnx") and node.op_type in ("Loop", "Scan")]
-    return any([_unroll_loop(node) if node.op_type == "Loop" else _unroll_scan(node) for node in found])
+
+def _replaced(model: ir.Model, replace: Mapping[str, Callable[[ir.Node], bool]]) -> bool:
+    """Tries to replace all operators of some types, and returns whether one was replaced."""
+    found = [node for node in model.graph if node.domain in OWN_DOMAINS and node.op_type in replace]
+    return any([replace[node.op_type](node) for node in found])
 
 
 def _unroll_loop(node: ir.Node) -> bool:
     body = node.attributes["body"].as_graph()
     count, condition, *states = node.inputs
     n_turns = None if count is None or count.const_value is None else int(count.const_value.numpy().item())
-    n_states = len(states)
     goes_on = condition is None or (condition.const_value is not None and bool(condition.const_value.numpy().item()))
-    n_scans = len(node.outputs) - n_states
+    n_scans = len(node.outputs) - len(states)
     if n_turns is None or not goes_on or not _never_ends(body) or not _is_allowed(node, n_turns, body, n_scans):
         return False
-    result, values = Splice(node), [value for value in states if value is not None]
-    scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
+    result = Splice(node)
     truth = result.constant(np.array(True))
-    for turn in range(n_turns):
-        found = result.add_body(body, [result.constant(np.array(turn, np.int64)), truth, *values])[1:]
-        values = found[:n_states]
-        for collected, value in zip(scanned, found[n_states:], strict=True):
-            collected.append(value)
+    turns = ([result.constant(np.array(turn, np.int64)), truth] for turn in range(n_turns))
+    values, scanned = _repeated(result, body, states, n_scans, ((before, []) for before in turns))
     result.replace([*values, *(_stack(result, each, 0) for each in scanned)])
     return True
 
@@ -52,8 +49,8 @@ def _unroll_scan(node: ir.Node) -> bool:
     body = node.attributes["body"].as_graph()
     n_inputs = node.attributes["num_scan_inputs"].as_int()
     n_states = len(node.inputs) - n_inputs
-    n_scans = len(node.outputs) - n_states
     states, sequences = list(node.inputs[:n_states]), list(node.inputs[n_states:])
+    n_scans = len(node.outputs) - n_states
     in_axes, out_axes = _numbers(node, "scan_input_axes", n_inputs), _numbers(node, "scan_output_axes", n_scans)
     backward = _numbers(node, "scan_input_directions", n_inputs)
     reversed_ = _numbers(node, "scan_output_directions", n_scans)
@@ -63,22 +60,40 @@ def _unroll_scan(node: ir.Node) -> bool:
     n_turns = int(first.shape[in_axes[0]])  # type: ignore[arg-type]
     if not _is_allowed(node, n_turns, body, n_scans):
         return False
-    result, values = Splice(node), [value for value in states if value is not None]
-    scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
-    for turn in range(n_turns):
+    result = Splice(node)
+
+    def slices(turn: int) -> list[ir.Value]:
         places = [n_turns - 1 - turn if is_backward else turn for is_backward in backward]
-        slices = [
+        return [
             result.add("Gather", [each, result.constant(np.array(place, np.int64))], axis=axis)
             for each, place, axis in zip(sequences, places, in_axes, strict=True)
         ]
-        found = result.add_body(body, [*values, *slices])
-        values = found[:n_states]
-        for collected, value in zip(scanned, found[n_states:], strict=True):
-            collected.append(value)
+
+    turns: Iterator[_Turn] = (([], slices(turn)) for turn in range(n_turns))
+    values, scanned = _repeated(result, body, states, n_scans, turns)
     ordered = [each[::-1] if is_reversed else each for each, is_reversed in zip(scanned, reversed_, strict=True)]
     stacks = [_stack(result, each, axis) for each, axis in zip(ordered, out_axes, strict=True)]
     result.replace([*values, *stacks])
     return True
+
+
+_Turn = tuple[list[ir.Value], list[ir.Value]]
+"""What a turn of a loop reads before and behind the states."""
+
+
+def _repeated(
+    result: Splice, body: ir.Graph, states: Sequence[ir.Value | None], n_scans: int, turns: Iterable[_Turn]
+) -> tuple[list[ir.Value], list[list[ir.Value]]]:
+    """Adds a loop's body for each turn; returns the last states, and each further output of all turns."""
+    values = [value for value in states if value is not None]
+    scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
+    for before, behind in turns:
+        # A loop's body returns first whether the loop goes on.
+        found = result.add_body(body, [*before, *values, *behind])[len(body.outputs) - len(states) - n_scans :]
+        values = found[: len(states)]
+        for collected, value in zip(scanned, found[len(states) :], strict=True):
+            collected.append(value)
+    return values, scanned
 
 
 def _stack(result: Splice, values: Sequence[ir.Value], axis: int) -> ir.Value:
@@ -113,13 +128,12 @@ def _numbers(node: ir.Node, name: str, n: int) -> list[int]:
 
 
 def choose_branches(model: ir.Model) -> bool:
-    """Replaces `If` of the main graph in place, where both branches have values of the same fixed shape.
+    """Computes both branches of each `If` of the main graph, where both have values of the same fixed shape.
 
     Returns:
-        Whether something has changed.
+        Whether there was one.
     """
-    found = [node for node in model.graph if node.domain in ("", "ai.onnx") and node.op_type == "If"]
-    return any([_choose(node) for node in found])
+    return _replaced(model, {"If": _choose})
 
 
 def _choose(node: ir.Node) -> bool:

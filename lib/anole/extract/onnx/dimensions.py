@@ -8,6 +8,7 @@ import onnx
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, suggestion
+from anole.extract.onnx.graphs import OWN_DOMAINS, subgraphs
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
@@ -51,7 +52,7 @@ def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
 
 def _forget_shapes(graph: onnx.GraphProto) -> None:
     """Removes shapes of values, except for those of operators that ONNX does not define, which nobody could find."""
-    foreign = {name for node in graph.node if node.domain not in ("", "ai.onnx") for name in node.output}
+    foreign = {name for node in graph.node if node.domain not in OWN_DOMAINS for name in node.output}
     kept = [value for value in graph.value_info if value.name in foreign and all(_is_fixed(value))]
     del graph.value_info[:]
     graph.value_info.extend(kept)
@@ -59,9 +60,8 @@ def _forget_shapes(graph: onnx.GraphProto) -> None:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
     for node in graph.node:
-        for attribute in node.attribute:
-            for each in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                _forget_shapes(each)
+        for _, each in subgraphs(node):
+            _forget_shapes(each)
 
 
 def _is_fixed(value: onnx.ValueInfoProto) -> list[bool]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 
 import onnx
 import onnx.inliner
 
-from anole.extract.onnx.bare import without_weights
+from anole.extract.onnx.graphs import OWN_DOMAINS, all_nodes, opset_of, without_weights
 
 OTHERS_OF_THE_NAME = ("Attention", "GroupNorm")
 """Operators that TVM's importer knows as ONNX Runtime defines them; ONNX has others of the same name."""
@@ -25,15 +25,10 @@ def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def expand_operators(proto: onnx.ModelProto, known: Collection[str]) -> onnx.ModelProto:
-    """Returns a model without operators that are not known and that ONNX defines by a function.
-
-    Args:
-        proto: the model.
-        known: the operators that can be imported.
-    """
-    version = next(each.version for each in proto.opset_import if each.domain in ("", "ai.onnx"))
+    """Returns a model without operators that are not known and that ONNX defines by a function."""
+    version = opset_of(proto)
     for _ in range(_MOST_ROUNDS):
-        own = [node for node in _nodes(proto.graph) if node.domain in ("", "ai.onnx")]
+        own = [node for node in all_nodes(proto.graph) if node.domain in OWN_DOMAINS]
         unknown = {node.op_type for node in own if node.op_type not in known or node.op_type in OTHERS_OF_THE_NAME}
         names = sorted(name for name in unknown if _is_function(name, version))
         for node in own:
@@ -75,12 +70,3 @@ def _is_function(name: str, version: int) -> bool:
     except onnx.defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yields the operators of a graph and of its subgraphs."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for each in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                yield from _nodes(each)

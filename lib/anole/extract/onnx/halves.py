@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from anole.extract.onnx.graphs import subgraphs
+
 _WIDE = "__float32"
 TYPE_ATTRIBUTES = ("dtype", "output_datatype", "output_dtype", "softmax_precision", "to")
 """The attributes that name a type of elements."""
@@ -16,10 +18,7 @@ TYPE_ATTRIBUTES = ("dtype", "output_datatype", "output_dtype", "softmax_precisio
 def compute_in_float32(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Returns a model without branches whose values of type float16 are float32 inside.
 
-    A model that looks at the bits of its numbers, or that still has branches, stays as it is.
-
-    Args:
-        proto: the prepared model; it is changed.
+    A model that looks at the bits of its numbers, or that still has branches, stays as it is; others are changed.
     """
     graph = proto.graph
     halves = [value.name for value in graph.input if _is_half(value)]
@@ -51,7 +50,7 @@ def _has_halves(graph: onnx.GraphProto) -> bool:
 
 
 def _keeps_bits(node: onnx.NodeProto) -> bool:
-    return node.op_type == "BitCast" or any(each.graphs or each.HasField("g") for each in node.attribute)
+    return node.op_type == "BitCast" or any(subgraphs(node))
 
 
 def _is_half(value: onnx.ValueInfoProto) -> bool:

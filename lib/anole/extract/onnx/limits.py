@@ -14,6 +14,7 @@ import onnx
 from onnx import AttributeProto, ModelProto, TensorProto
 
 from anole.errors import ExtractError, shown
+from anole.extract.onnx.graphs import OWN_DOMAINS, subgraphs
 
 MAX_ELEMENTS = 2**31
 """The largest number of elements of a tensor."""
@@ -30,7 +31,7 @@ MAX_DEPTH = 8
 OPSETS = range(1, onnx.defs.onnx_opset_version() + 1)
 """The versions of ONNX's own operators that a model may ask for."""
 
-DOMAINS = ("", "ai.onnx", "com.microsoft")
+DOMAINS = (*OWN_DOMAINS, "com.microsoft")
 """The domains of the operators that TVM's importer knows."""
 
 _BITS = {
@@ -67,7 +68,7 @@ def check_format(proto: ModelProto, where: str) -> None:
     Raises:
         ExtractError: the first thing that is not allowed, with its place, and what is allowed.
     """
-    versions = [each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")]
+    versions = [each.version for each in proto.opset_import if each.domain in OWN_DOMAINS]
     if len(versions) != 1 or versions[0] not in OPSETS:
         found = " and ".join(map(str, versions)) or "none"
         raise ExtractError(f"{where}: found opset {found}; one from {OPSETS[0]} to {OPSETS[-1]} is allowed")
@@ -158,10 +159,8 @@ def _subgraphs(top: _Part) -> Iterator[_Part]:
             raise ExtractError(f"{part.place}: is the {part.depth}th subgraph within another; {MAX_DEPTH} are allowed")
         yield part
         for node in part.graph.node:
-            for attribute in node.attribute:
-                graphs = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
-                place = f"{top.place}: {attribute.name[:80]} of operator {_named(node)}"
-                parts += [_Part(each, place, part.depth + 1) for each in graphs]
+            for name, graph in subgraphs(node):
+                parts.append(_Part(graph, f"{top.place}: {name[:80]} of operator {_named(node)}", part.depth + 1))
 
 
 def _tensors(part: _Part) -> Iterator[tuple[TensorProto, str]]:

@@ -46,7 +46,7 @@ _LISTED = 6
 
 
 def find_obstacles(model: ir.Model, known: Collection[str], names: Collection[str]) -> str | None:
-    """Says why a prepared model cannot be imported, and what the user can do.
+    """Says at the end of an error message why a prepared model cannot be imported, and what the user can do.
 
     Args:
         model: the prepared model.
@@ -54,7 +54,7 @@ def find_obstacles(model: ir.Model, known: Collection[str], names: Collection[st
         names: the values that the entry's `outputs` may name.
 
     Returns:
-        The end of an error message, or None if nothing is known to be in the way.
+        None if nothing is known to be in the way.
     """
     problems: list[str] = []
     behind: set[ir.Value] = set()

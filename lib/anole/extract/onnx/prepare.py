@@ -12,11 +12,11 @@ import onnx_ir as ir
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.onnx.bare import without_weights
 from anole.extract.onnx.constants import fold_constants, state_defaults, tell_shapes
 from anole.extract.onnx.control_flow import choose_branches, unroll_loops
 from anole.extract.onnx.dimensions import fix_inputs
 from anole.extract.onnx.expand import expand_operators, inline_functions
+from anole.extract.onnx.graphs import opset_of, without_weights
 from anole.extract.onnx.halves import compute_in_float32
 from anole.extract.onnx.obstacles import find_obstacles
 
@@ -86,9 +86,8 @@ def _lift_constants(graph: onnx.GraphProto) -> None:
 
 def _raised(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Returns a model of a version that TVM's importer knows, if the onnx package can convert it."""
-    version = next(each.version for each in proto.opset_import if each.domain in ("", "ai.onnx"))
     # The converter takes a scan with a batch, which version 8 has, for one without.
-    if version < _LEAST_OPSET and not any(node.op_type == "Scan" for node in proto.graph.node):
+    if opset_of(proto) < _LEAST_OPSET and not any(node.op_type == "Scan" for node in proto.graph.node):
         # What it cannot convert may be imported all the same.
         with suppress(Exception):
             return without_weights(proto, lambda bare: onnx.version_converter.convert_version(bare, _RAISED_OPSET))

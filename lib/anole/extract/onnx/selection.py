@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from anole.errors import ExtractError, shown, suggestion
-from anole.extract.onnx.bare import without_weights
+from anole.extract.onnx.graphs import subgraphs, without_weights
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
     """Returns the part of a model that its entry asks for, or the model itself if it asks for the whole.
 
-    Args:
-        model: the model's entry.
-        proto: the model; its weights need not be loaded.
+    Its weights need not be loaded.
 
     Raises:
         ExtractError: the file has no input or value of a name, or an input cannot have a value.
@@ -111,12 +109,11 @@ def _needed(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodePro
 
 def _captured(node: onnx.NodeProto) -> Iterator[str]:
     """Yields the names that an operator's subgraphs read, also those of values of their own."""
-    for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-            yield from (output.name for output in graph.output)
-            for each in graph.node:
-                yield from each.input
-                yield from _captured(each)
+    for _, graph in subgraphs(node):
+        yield from (output.name for output in graph.output)
+        for each in graph.node:
+            yield from each.input
+            yield from _captured(each)
 
 
 def _declared(proto: onnx.ModelProto, model: ModelSpec) -> list[onnx.ValueInfoProto]:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import const, refuse, required_constant
+from anole.extract.onnx.operators.call import Call, Converter, const
 
 _TYPES = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
 
@@ -19,20 +18,16 @@ def _constant(call: Call) -> relax.Expr:
             return const(value, str(np.asarray(value).dtype))
         if name in _TYPES:
             return const(value, _TYPES[name])
-    raise refuse(call, f"found {', '.join(call.attributes)}; allowed: value, {', '.join(_TYPES)}")
+    raise call.refuse(f"found {', '.join(call.attributes)}; allowed: value, {', '.join(_TYPES)}")
 
 
 def _evaluated(call: Call) -> relax.Expr:
-    """Returns the result that ONNX's own implementation computes.
-
-    Raises:
-        Unsupported: an input is not constant.
-    """
+    """Returns the result that ONNX's own implementation computes."""
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
     names = [f"x{index}" for index in range(len(call.inputs))]
-    values: dict[str, Any] = {name: required_constant(call, index, name) for index, name in enumerate(names)}
+    values: dict[str, Any] = {name: call.required(index, name) for index, name in enumerate(names)}
     node = helper.make_node(call.operator, names, ["y"], **call.attributes)
     inputs = [helper.make_empty_tensor_value_info(name) for name in names]
     graph = helper.make_graph([node], "constant", inputs, [helper.make_empty_tensor_value_info("y")])

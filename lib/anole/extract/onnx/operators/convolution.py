@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.by_tvm import by_tvm
-from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import dtype_of, kernel, refuse, required_constant, shape_of
+from anole.extract.onnx.operators.call import Call, Converter, dtype_of, shape_of
 
 
 @dataclass(frozen=True)
@@ -27,11 +25,7 @@ class Window:
 
     @classmethod
     def of(cls, call: Call, kernel: Sequence[int], image: Sequence[int]) -> Window:
-        """Returns the window of an operator.
-
-        Raises:
-            Unsupported: its attributes have other lengths than the image, or ``auto_pad`` is unknown.
-        """
+        """Returns the window of an operator."""
         rank = len(image)
         strides = _numbers(call, "strides", rank, 1)
         dilations = _numbers(call, "dilations", rank, 1)
@@ -42,16 +36,19 @@ class Window:
                 max((-(-size // stride) - 1) * stride + span - size, 0)
                 for size, stride, span in zip(image, strides, spans, strict=True)
             ]
-            less, more = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
-            pads = (less, more) if mode == "SAME_UPPER" else (more, less)
+            pads = _pads_of(totals, mode)
         elif mode == "VALID":
             pads = ((0,) * rank, (0,) * rank)
         elif mode in ("NOTSET", ""):
             both = _numbers(call, "pads", 2 * rank, 0)
             pads = both[:rank], both[rank:]
         else:
-            raise refuse(call, f"auto_pad: found {mode!r}; allowed: NOTSET, VALID, SAME_UPPER, SAME_LOWER")
+            raise call.refuse(f"auto_pad: found {mode!r}; allowed: NOTSET, VALID, SAME_UPPER, SAME_LOWER")
         return cls(tuple(kernel), strides, dilations, *pads)
+
+    def taps(self) -> list[te.IterVar]:
+        """Returns new axes along which a kernel sums over the window."""
+        return [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(self.kernel)]
 
     def outputs(self, image: Sequence[int], ceil: bool = False) -> tuple[int, ...]:
         """Returns how many places the window has along each axis; a last one may be incomplete with `ceil`."""
@@ -73,10 +70,16 @@ class Window:
         ]
 
 
+def _pads_of(totals: Sequence[int], mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the pads before and after, whose sums are given, for an ``auto_pad`` of SAME_UPPER or another one."""
+    less, more = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+    return (less, more) if mode == "SAME_UPPER" else (more, less)
+
+
 def _numbers(call: Call, name: str, count: int, default: int) -> tuple[int, ...]:
     found = tuple(int(number) for number in call.attributes.get(name, (default,) * count))
     if len(found) != count:
-        raise refuse(call, f"{name}: found {list(found)}; {count} numbers are expected")
+        raise call.refuse(f"{name}: found {list(found)}; {count} numbers are expected")
     return found
 
 
@@ -86,23 +89,15 @@ def is_inside(places: Sequence[Any], image: Sequence[int]) -> Any:
 
 
 def groups_of(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
-    """Returns the groups of a convolution of data and weights of these shapes.
-
-    Raises:
-        Unsupported: the shapes contradict each other.
-    """
-    groups = int(call.attributes.get("group", 1))
+    """Returns the groups of a convolution of data and weights of these shapes."""
+    groups = call.integer("group", 1)
     if data[1] != weight[1] * groups or weight[0] % groups:
-        raise refuse(call, f"found {data[1]} channels, {groups} groups and weights {list(weight)}")
+        raise call.refuse(f"found {data[1]} channels, {groups} groups and weights {list(weight)}")
     return groups
 
 
 def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
-    """Returns the convolution of an operator with the attributes of Conv, in the data's type; both types agree.
-
-    Raises:
-        Unsupported: the shapes contradict each other.
-    """
+    """Returns the convolution of an operator with the attributes of Conv, in the data's type; both types agree."""
     batch, _, *image = shape_of(data)
     outputs, depth, *kernel_shape = shape_of(weight)
     groups = groups_of(call, shape_of(data), shape_of(weight))
@@ -111,7 +106,7 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
 
     def compute(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         channel = te.reduce_axis((0, depth), "rc")
-        taps = [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(window.kernel)]
+        taps = window.taps()
 
         def one(n: Any, o: Any, *at: Any) -> Any:
             places = window.places(at, taps)
@@ -121,7 +116,7 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
 
         return te.compute(extents, one, "convolution")
 
-    return kernel(call, compute, data, weight)
+    return call.kernel(compute, data, weight)
 
 
 def _conv_transpose(call: Call) -> relax.Expr:
@@ -133,12 +128,12 @@ def _conv_transpose(call: Call) -> relax.Expr:
     window, result = _transposed_window(call, Window.of(call, kernel_shape, image), image, extra)
     is_constant = call.constant(1) is not None and not {"output_shape", "auto_pad"} & call.attributes.keys()
     if is_constant and rank <= 2:
-        return by_tvm(call)
-    groups = int(call.attributes.get("group", 1))
+        return call.by_tvm()
+    groups = call.integer("group", 1)
     found = _scattered(call, window, image, result, channels // groups, groups, per_group)
     if call.has(2):
-        bias = call.builder.emit(relax.op.reshape(call.input(2), [1, per_group * groups, *[1] * rank]))
-        found = call.builder.emit(relax.op.add(found, bias))
+        bias = relax.op.reshape(call.input(2), [1, per_group * groups, *[1] * rank])
+        found = call.emit(relax.op.add(found, bias))
     return found
 
 
@@ -156,9 +151,7 @@ def _transposed_window(
     elif mode.startswith("SAME"):
         result = tuple(size * stride for size, stride in zip(image, window.strides, strict=True))
     if result is not None:
-        totals = [w - r for w, r in zip(whole, result, strict=True)]
-        less, more = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
-        before, after = (less, more) if mode == "SAME_UPPER" else (more, less)
+        before, after = _pads_of([w - r for w, r in zip(whole, result, strict=True)], mode)
     result = tuple(w - b - a for w, b, a in zip(whole, before, after, strict=True))
     return replace(window, before=before, after=after), result
 
@@ -176,7 +169,7 @@ def _scattered(
 
     def compute(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         channel = te.reduce_axis((0, depth), "rc")
-        taps = [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(window.kernel)]
+        taps = window.taps()
 
         def one(n: Any, o: Any, *at: Any) -> Any:
             places, reaches = _sources(window, at, taps, image)
@@ -186,7 +179,7 @@ def _scattered(
 
         return te.compute((data.shape[0], groups * per_group, *result), one, "transposed")
 
-    return kernel(call, compute, call.input(0), call.input(1))
+    return call.kernel(compute, call.input(0), call.input(1))
 
 
 def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequence[int]) -> tuple[list[Any], Any]:
@@ -202,16 +195,16 @@ def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequ
 
 def _col2im(call: Call) -> relax.Expr:
     """Returns images that are sums of overlapping blocks."""
-    image = tuple(int(extent) for extent in required_constant(call, 1, "image_shape"))
-    block = tuple(int(extent) for extent in required_constant(call, 2, "block_shape"))
+    image = tuple(int(extent) for extent in call.required(1, "image_shape"))
+    block = tuple(int(extent) for extent in call.required(2, "block_shape"))
     window = Window.of(call, block, image)
     counts = window.outputs(image)
     batch, columns, length = call.shape(0)
     if columns % prod(block) or length != prod(counts):
-        raise refuse(call, f"found shape {[batch, columns, length]} for {list(counts)} blocks of {list(block)}")
+        raise call.refuse(f"found shape {[batch, columns, length]} for {list(counts)} blocks of {list(block)}")
 
     def compute(data: te.Tensor) -> te.Tensor:
-        taps = [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(block)]
+        taps = window.taps()
 
         def one(n: Any, c: Any, *at: Any) -> Any:
             places, reaches = _sources(window, at, taps, counts)
@@ -220,7 +213,7 @@ def _col2im(call: Call) -> relax.Expr:
 
         return te.compute((batch, columns // prod(block), *image), one, "image")
 
-    return kernel(call, compute, call.input(0))
+    return call.kernel(compute, call.input(0))
 
 
 def flat(at: Sequence[Any], extents: Sequence[int]) -> Any:
@@ -236,11 +229,11 @@ def _deform_conv(call: Call) -> relax.Expr:
     batch, channels, *image = call.shape(0)
     outputs, depth, *kernel_shape = call.shape(1)
     if len(image) != 2:
-        raise refuse(call, f"found {len(image)} axes of the image; only 2 are supported")
+        raise call.refuse(f"found {len(image)} axes of the image; only 2 are supported")
     groups, shifts = (int(call.attributes.get(name, 1)) for name in ("group", "offset_group"))
     window = Window.of(call, kernel_shape, image)
     (height, width), taps = window.outputs(image), prod(kernel_shape)
-    dtype, emit = dtype_of(call.input(0)), call.builder.emit
+    dtype = dtype_of(call.input(0))
     masked = [call.input(4)] if call.has(4) else []
 
     def compute(data: te.Tensor, offset: te.Tensor, *mask: te.Tensor) -> te.Tensor:
@@ -253,14 +246,13 @@ def _deform_conv(call: Call) -> relax.Expr:
 
         return te.compute((batch, channels, taps, height, width), one, "sampled")
 
-    sampled = kernel(call, compute, call.input(0), call.input(2), *masked)
-    columns = emit(relax.op.reshape(sampled, [batch, groups, depth * taps, height * width]))
-    weight = emit(relax.op.reshape(call.input(1), [groups, outputs // groups, depth * taps]))
-    product = emit(relax.op.matmul(weight, columns))
-    result = emit(relax.op.reshape(product, [batch, outputs, height, width]))
+    sampled = call.kernel(compute, call.input(0), call.input(2), *masked)
+    columns = relax.op.reshape(sampled, [batch, groups, depth * taps, height * width])
+    weight = relax.op.reshape(call.input(1), [groups, outputs // groups, depth * taps])
+    result = relax.op.reshape(relax.op.matmul(weight, columns), [batch, outputs, height, width])
     if call.has(3):
-        result = emit(relax.op.add(result, emit(relax.op.reshape(call.input(3), [1, outputs, 1, 1]))))
-    return result
+        result = relax.op.add(result, relax.op.reshape(call.input(3), [1, outputs, 1, 1]))
+    return call.emit(result)
 
 
 def bilinear(pixel: Any, at: Sequence[Any], image: Sequence[int], dtype: str) -> Any:

@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.by_tvm import by_tvm
-from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import cast, const, dtype_of, kernel, refuse
-
-_MOST_UNROLLED_POWER = 64
+from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, wide_of
 
 
 def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
@@ -21,37 +17,31 @@ def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converte
 
     def convert(call: Call) -> relax.Expr:
         values = [value for value in call.inputs if value is not None]
-        return reduce(lambda a, b: call.builder.emit(operator(a, b)), values)
+        return values[0] if len(values) == 1 else call.emit(reduce(operator, values))
 
     return convert
 
 
 def _mean(call: Call) -> relax.Expr:
     total = _chain(relax.op.add)(call)
-    return call.builder.emit(relax.op.divide(total, const(len(call.inputs), dtype_of(call.input(0)))))
+    return call.emit(relax.op.divide(total, const(len(call.inputs), dtype_of(call.input(0)))))
 
 
 def _is_inf(call: Call) -> relax.Expr:
     data = call.input(0)
-    found = call.builder.emit(relax.op.isinf(data))
-    zero = const(0, dtype_of(data))
-    if not call.attributes.get("detect_negative", 1):
-        found = call.builder.emit(relax.op.logical_and(found, call.builder.emit(relax.op.greater(data, zero))))
-    if not call.attributes.get("detect_positive", 1):
-        found = call.builder.emit(relax.op.logical_and(found, call.builder.emit(relax.op.less(data, zero))))
-    return found
+    found, zero = relax.op.isinf(data), const(0, dtype_of(data))
+    if not call.flag("detect_negative", True):
+        found = relax.op.logical_and(found, relax.op.greater(data, zero))
+    if not call.flag("detect_positive", True):
+        found = relax.op.logical_and(found, relax.op.less(data, zero))
+    return call.emit(found)
 
 
-def _hyperbolic(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """Returns the converter of the hyperbolic cosine (`relax.op.add`); LLVM has no intrinsic for it."""
-
-    def convert(call: Call) -> relax.Expr:
-        emit, data = call.builder.emit, call.input(0)
-        grown = emit(relax.op.exp(data))
-        shrunk = emit(relax.op.exp(emit(relax.op.negative(data))))
-        return emit(relax.op.multiply(emit(operator(grown, shrunk)), const(0.5, dtype_of(data))))
-
-    return convert
+def _cosh(call: Call) -> relax.Expr:
+    """Returns the hyperbolic cosine; LLVM has no intrinsic for it."""
+    data = call.input(0)
+    both = relax.op.add(relax.op.exp(data), relax.op.exp(relax.op.negative(data)))
+    return call.emit(relax.op.multiply(both, const(0.5, dtype_of(data))))
 
 
 def _sinh(call: Call) -> relax.Expr:
@@ -67,9 +57,7 @@ def _sinh(call: Call) -> relax.Expr:
 
         return te.compute(data.shape, one, "sinh")
 
-    dtype = dtype_of(data)
-    wide = cast(call, data, "float64" if dtype == "float64" else "float32")
-    return cast(call, kernel(call, compute, wide), dtype)
+    return call.cast(call.kernel(compute, call.widened(data)), dtype_of(data))
 
 
 def _power(call: Call) -> relax.Expr:
@@ -77,30 +65,26 @@ def _power(call: Call) -> relax.Expr:
     base, exponent = call.input(0), call.input(1)
     dtype, other = dtype_of(base), dtype_of(exponent)
     if dtype == other and dtype.startswith("float"):
-        return by_tvm(call)
-    emit = call.builder.emit
+        return call.by_tvm()
     if dtype.startswith("float"):
-        return emit(relax.op.power(base, cast(call, exponent, dtype)))
+        return call.emit(relax.op.power(base, call.cast(exponent, dtype)))
     if other.startswith("float"):
         # A float32 has no room for large results of type int64.
-        wide = emit(relax.op.power(cast(call, base, "float64"), cast(call, exponent, "float64")))
-        return cast(call, wide, dtype)
-    return _integer_power(call, base, cast(call, exponent, "int64"))
+        wide = relax.op.power(call.cast(base, "float64"), call.cast(exponent, "float64"))
+        return call.cast(call.emit(wide), dtype)
+    return _integer_power(call, base, call.cast(exponent, "int64"))
 
 
 def _integer_power(call: Call, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
     """Returns an exact power of integers, by squaring."""
     dtype = dtype_of(base)
-    one, emit = const(1, dtype), call.builder.emit
-    result: relax.Expr = one
-    bits = 6 if dtype.endswith("64") else 5
+    result = one = const(1, dtype)
     square = base
-    for bit in range(bits):
-        digit = emit(relax.op.right_shift(exponent, const(bit, "int64")))
-        is_set = emit(relax.op.bitwise_and(digit, const(1, "int64")))
-        chosen = emit(relax.op.where(cast(call, is_set, "bool"), square, one))
-        result = emit(relax.op.multiply(result, chosen))
-        square = emit(relax.op.multiply(square, square))
+    for bit in range(6 if dtype.endswith("64") else 5):
+        digit = relax.op.right_shift(exponent, const(bit, "int64"))
+        is_set = call.emit(relax.op.bitwise_and(digit, const(1, "int64")))
+        result = call.emit(relax.op.multiply(result, relax.op.where(call.cast(is_set, "bool"), square, one)))
+        square = call.emit(relax.op.multiply(square, square))
     return result
 
 
@@ -109,12 +93,11 @@ def _mod(call: Call) -> relax.Expr:
     a, b = call.input(0), call.input(1)
     dtype = dtype_of(a)
     if not dtype.startswith("float"):
-        return by_tvm(call)
-    has_sign_of_dividend = bool(call.attributes.get("fmod", 0))
-    wide = "float64" if dtype == "float64" else "float32"
+        return call.by_tvm()
+    has_sign_of_dividend, wide = call.flag("fmod"), wide_of(dtype)
 
     def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
-        extents = np.broadcast_shapes(shape_of_tensor(a), shape_of_tensor(b))
+        extents = np.broadcast_shapes(_shape_of(a), _shape_of(b))
 
         def one(*at: Any) -> Any:
             x, y = _broadcast(a, at), _broadcast(b, at)
@@ -128,57 +111,53 @@ def _mod(call: Call) -> relax.Expr:
 
         return te.compute(extents, one, "mod")
 
-    return cast(call, kernel(call, compute, cast(call, a, wide), cast(call, b, wide)), dtype)
+    return call.cast(call.kernel(compute, call.cast(a, wide), call.cast(b, wide)), dtype)
 
 
-def shape_of_tensor(tensor: te.Tensor) -> tuple[int, ...]:
+def _shape_of(tensor: te.Tensor) -> tuple[int, ...]:
     """Returns the shape of a kernel's tensor."""
     return tuple(int(extent) for extent in tensor.shape)
 
 
 def _broadcast(tensor: te.Tensor, at: tuple[Any, ...]) -> Any:
     """Returns an element of a tensor that is broadcast."""
-    shape = shape_of_tensor(tensor)
+    shape = _shape_of(tensor)
     own = at[len(at) - len(shape) :] if shape else ()
     return tensor(*(0 if extent == 1 else index for extent, index in zip(shape, own, strict=True)))
 
 
 def _bit_cast(call: Call) -> relax.Expr:
     """Returns the same bits as another type of the same size."""
-    from onnx.helper import tensor_dtype_to_np_dtype
-
     data = call.input(0)
-    dtype, to = dtype_of(data), np.dtype(tensor_dtype_to_np_dtype(int(call.attributes["to"])))
-    if dtype == to.name:
+    dtype = dtype_of(data)
+    to = call.dtype("to", dtype)
+    if dtype == to:
         return data
-    if np.dtype(dtype).itemsize != to.itemsize:
-        raise refuse(call, f"found {dtype} and {to.name}; only types of the same size are supported")
+    if np.dtype(dtype).itemsize != np.dtype(to).itemsize:
+        raise call.refuse(f"found {dtype} and {to}; only types of the same size are supported")
     if dtype == "bool":
-        return cast(call, cast(call, data, "uint8"), to.name)
-    if to.name == "bool":
-        return call.builder.emit(relax.op.not_equal(data, const(0, dtype)))
-    return kernel(
-        call, lambda data: te.compute(data.shape, lambda *at: tirx.reinterpret(to.name, data(*at)), "bits"), data
-    )
+        return call.cast(call.cast(data, "uint8"), to)
+    if to == "bool":
+        return call.emit(relax.op.not_equal(data, const(0, dtype)))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        return te.compute(data.shape, lambda *at: tirx.reinterpret(to, data(*at)), "bits")
+
+    return call.kernel(compute, data)
 
 
 def _eye_like(call: Call) -> relax.Expr:
-    from onnx.helper import tensor_dtype_to_np_dtype
-
     shape = call.shape(0)
     if len(shape) != 2:
-        raise refuse(call, f"found shape {list(shape)}; only matrices are supported")
-    dtype = dtype_of(call.input(0))
-    if "dtype" in call.attributes:
-        dtype = np.dtype(tensor_dtype_to_np_dtype(int(call.attributes["dtype"]))).name
-    return const(np.eye(*shape, k=int(call.attributes.get("k", 0))), dtype)
+        raise call.refuse(f"found shape {list(shape)}; only matrices are supported")
+    return const(np.eye(*shape, k=call.integer("k", 0)), call.dtype("dtype", dtype_of(call.input(0))))
 
 
 def _dropout(call: Call) -> relax.Expr | list[relax.Expr]:
     """Returns the data, since nothing is dropped in inference, and a mask that is true everywhere."""
-    trains = call.has(2) and call.constant(2) is not None and bool(np.any(call.constant(2)))
-    if trains or (call.has(2) and call.constant(2) is None):
-        raise refuse(call, "training_mode must be constant and false")
+    trains = call.constant(2)
+    if call.has(2) and (trains is None or trains.any()):
+        raise call.refuse("training_mode must be constant and false")
     mask = const(np.ones(call.shape(0)), "bool")
     return call.input(0) if call.n_outputs == 1 else [call.input(0), mask]
 
@@ -190,7 +169,7 @@ def _has_element(call: Call) -> relax.Expr:
 
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
-    "Cosh": _hyperbolic(relax.op.add),
+    "Cosh": _cosh,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
     "IsInf": _is_inf,

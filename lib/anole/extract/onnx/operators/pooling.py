@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.by_tvm import by_tvm
-from anole.extract.onnx.operators.call import Call, Converter
+from anole.extract.onnx.operators.call import Call, Converter, dtype_of
 from anole.extract.onnx.operators.convolution import Window, flat, is_inside
-from anole.extract.onnx.operators.kernels import dtype_of, kernel, refuse
 
 
 def _pool(call: Call) -> relax.Expr:
     """Leaves pooling to TVM with explicit pads, since it takes too few for ``SAME_LOWER``."""
     if not str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
-        return by_tvm(call)
+        return call.by_tvm()
     window = Window.of(call, call.attributes["kernel_shape"], call.shape(0)[2:])
     kept = {name: value for name, value in call.attributes.items() if name != "auto_pad"}
-    return by_tvm(replace(call, attributes={**kept, "pads": (*window.before, *window.after)}))
+    return call.by_tvm(attributes={**kept, "pads": (*window.before, *window.after)})
 
 
 def _lp_pool(call: Call) -> relax.Expr:
     """Returns the norm of each window; what lies outside of the image is zero."""
     batch, channels, *image = call.shape(0)
     window = Window.of(call, call.attributes["kernel_shape"], image)
-    extents = (batch, channels, *window.outputs(image, bool(call.attributes.get("ceil_mode", 0))))
+    extents = (batch, channels, *window.outputs(image, call.flag("ceil_mode")))
     p, dtype = float(call.attributes.get("p", 2)), dtype_of(call.input(0))
 
     def powered(value: Any) -> Any:
@@ -41,7 +39,7 @@ def _lp_pool(call: Call) -> relax.Expr:
         return tirx.sqrt(value) if p == 2 else tirx.power(value, tirx.const(1 / p, dtype))
 
     def compute(data: te.Tensor) -> te.Tensor:
-        taps = [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(window.kernel)]
+        taps = window.taps()
 
         def one(n: Any, c: Any, *at: Any) -> Any:
             places = window.places(at, taps)
@@ -51,7 +49,7 @@ def _lp_pool(call: Call) -> relax.Expr:
         total = te.compute(extents, one, "powers")
         return te.compute(extents, lambda *at: root(total(*at)), "norm")
 
-    return kernel(call, compute, call.input(0))
+    return call.kernel(compute, call.input(0))
 
 
 def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
@@ -59,8 +57,8 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
         return _pool(call)
     batch, channels, *image = call.shape(0)
     window = Window.of(call, call.attributes["kernel_shape"], image)
-    result = window.outputs(image, bool(call.attributes.get("ceil_mode", 0)))
-    is_column_major = bool(call.attributes.get("storage_order", 0))
+    result = window.outputs(image, call.flag("ceil_mode"))
+    is_column_major = call.flag("storage_order")
     dtype = dtype_of(call.input(0))
 
     def larger(one: Any, other: Any) -> tuple[Any, Any]:
@@ -74,7 +72,7 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
     best = te.comm_reducer(larger, none, "largest")
 
     def compute(data: te.Tensor) -> list[te.Tensor]:
-        taps = [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(window.kernel)]
+        taps = window.taps()
 
         def one(n: Any, c: Any, *at: Any) -> Any:
             places = window.places(at, taps)
@@ -88,17 +86,16 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
         found = te.compute((batch, channels, *result), one, "largest")
         return [found[1], found[0]]
 
-    both = kernel(call, compute, call.input(0))
-    return [call.builder.emit(relax.TupleGetItem(both, index)) for index in range(2)]
+    return call.fields(call.kernel(compute, call.input(0)), 2)
 
 
 def _roi_align(call: Call) -> relax.Expr:
     """Leaves averages to TVM; a maximum is taken of the four weighted corners of each sample, as ONNX defines it."""
     if str(call.attributes.get("mode", "avg")) == "avg":
-        return by_tvm(call)
-    samples = int(call.attributes.get("sampling_ratio", 0))
+        return call.by_tvm()
+    samples = call.integer("sampling_ratio", 0)
     if samples < 1:
-        raise refuse(call, "mode max needs a sampling_ratio of at least 1")
+        raise call.refuse("mode max needs a sampling_ratio of at least 1")
     _, channels, height, width = call.shape(0)
     rows, columns = (int(call.attributes.get(f"output_{side}", 1)) for side in ("height", "width"))
     position = "half_pixel" if call.opset >= 16 else "output_half_pixel"
@@ -109,8 +106,7 @@ def _roi_align(call: Call) -> relax.Expr:
         taps = [te.reduce_axis((0, samples), name) for name in ("ry", "rx")]
 
         def place(region: Any, axis: int, at: Any, tap: Any, bins: int) -> Any:
-            start = regions(region, 1 - axis) * scale - (0.5 if is_half else 0.0)
-            end = regions(region, 3 - axis) * scale - (0.5 if is_half else 0.0)
+            start, end = (regions(region, side - axis) * scale - (0.5 if is_half else 0.0) for side in (1, 3))
             length = end - start if is_half else tirx.max(end - start, tirx.const(1, dtype))
             part = length / tirx.const(bins, dtype)
             return start + at.astype(dtype) * part + (tap.astype(dtype) + 0.5) * part / tirx.const(samples, dtype)
@@ -122,7 +118,7 @@ def _roi_align(call: Call) -> relax.Expr:
 
         return te.compute((regions.shape[0], channels, rows, columns), one, "regions")
 
-    return kernel(call, compute, call.input(0), call.input(1), call.input(2))
+    return call.kernel(compute, call.input(0), call.input(1), call.input(2))
 
 
 def _largest_corner(pixel: Any, at: list[Any], image: tuple[int, int], dtype: str) -> Any:
@@ -135,10 +131,7 @@ def _largest_corner(pixel: Any, at: list[Any], image: tuple[int, int], dtype: st
         part = tirx.Select(low >= size - 1, tirx.const(0, dtype), clipped - low.astype(dtype))
         sides.append(((low, 1 - part), (tirx.min(low + 1, tirx.const(size - 1, "int32")), part)))
     corners = [wy * wx * pixel(y, x) for y, wy in sides[0] for x, wx in sides[1]]
-    most = corners[0]
-    for corner in corners[1:]:
-        most = tirx.max(most, corner)
-    return tirx.if_then_else(inside, most, tirx.const(0, dtype))
+    return tirx.if_then_else(inside, reduce(tirx.max, corners), tirx.const(0, dtype))
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import (
-    cast,
-    const,
-    dtype_of,
-    kernel,
-    normal_axis,
-    refuse,
-    shape_of,
-    taken_along,
-)
+from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
 from anole.extract.onnx.operators.whole_products import convolve_whole, factor, multiply_whole
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
@@ -23,12 +13,12 @@ _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
 def _quantize(call: Call) -> relax.Expr:
     data = call.input(0)
-    dtype = dtype_of(call.input(2)) if call.has(2) else _named_type(call, "output_dtype", "uint8")
+    dtype = dtype_of(call.input(2)) if call.has(2) else call.dtype("output_dtype", "uint8")
     if call.attributes.get("precision", 0):
-        raise refuse(call, "the attribute precision is not supported")
+        raise call.refuse("the attribute precision is not supported")
     scale = _spread(call, call.input(1), data)
     zero = _spread(call, call.input(2), data) if call.has(2) else None
-    return _saturated(call, data, cast(call, scale, dtype_of(data)), zero, dtype)
+    return _saturated(call, data, call.cast(scale, dtype_of(data)), zero, dtype)
 
 
 def _saturated(
@@ -36,54 +26,41 @@ def _saturated(
 ) -> relax.Expr:
     """Returns numbers divided by a scale, if any, rounded to the nearest even number, shifted and clipped."""
     if dtype not in _INTEGERS:
-        raise refuse(call, f"found {dtype}; allowed: {', '.join(_INTEGERS)}")
-    emit = call.builder.emit
-    wide = dtype_of(data) if dtype_of(data) == "float64" else "float32"
-    divided = cast(call, data if scale is None else emit(relax.op.divide(data, scale)), wide)
-    rounded = emit(relax.op.round(divided))
+        raise call.refuse(f"found {dtype}; allowed: {', '.join(_INTEGERS)}")
+    divided = call.widened(data if scale is None else call.emit(relax.op.divide(data, scale)))
+    rounded = call.emit(relax.op.round(divided))
     if zero is not None:
-        rounded = emit(relax.op.add(rounded, cast(call, zero, wide)))
+        rounded = relax.op.add(rounded, call.cast(zero, dtype_of(divided)))
     info = np.iinfo(dtype)
-    return cast(call, emit(relax.op.clip(rounded, int(info.min), int(info.max))), dtype)
+    return call.cast(call.emit(relax.op.clip(rounded, int(info.min), int(info.max))), dtype)
 
 
 def _dequantize(call: Call) -> relax.Expr:
-    data, emit = call.input(0), call.builder.emit
+    data = call.input(0)
     if dtype_of(data) not in (*_INTEGERS, "int32"):
-        raise refuse(call, f"found {dtype_of(data)}; allowed: {', '.join(_INTEGERS)}, int32")
+        raise call.refuse(f"found {dtype_of(data)}; allowed: {', '.join(_INTEGERS)}, int32")
     scale = _spread(call, call.input(1), data)
-    found = cast(call, data, "int32")
+    found = call.cast(data, "int32")
     if call.has(2):
-        found = emit(relax.op.subtract(found, cast(call, _spread(call, call.input(2), data), "int32")))
-    product = emit(relax.op.multiply(cast(call, found, "float32"), cast(call, scale, "float32")))
-    return cast(call, product, _named_type(call, "output_dtype", dtype_of(call.input(1))))
-
-
-def _named_type(call: Call, attribute: str, default: str) -> str:
-    from onnx.helper import tensor_dtype_to_np_dtype
-
-    number = int(call.attributes.get(attribute, 0))
-    return str(np.dtype(tensor_dtype_to_np_dtype(number)).name) if number else default
+        found = call.emit(relax.op.subtract(found, call.cast(_spread(call, call.input(2), data), "int32")))
+    product = call.emit(relax.op.multiply(call.cast(found, "float32"), call.cast(scale, "float32")))
+    return call.cast(product, call.dtype("output_dtype", dtype_of(call.input(1))))
 
 
 def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
-    """Returns a scale or zero point, which is one number, or one for each index or block along an axis, for all data.
-
-    Raises:
-        Unsupported: its shape does not fit.
-    """
+    """Returns a scale or zero point for all data; it is one number, or one for each index or block along an axis."""
     own, shape = shape_of(parameter), shape_of(data)
     if own in ((), (1,)):
         # TVM multiplies by the reciprocal of a constant without axes, whose last bit may decide how data is rounded.
-        return call.builder.emit(relax.op.reshape(parameter, [1] * len(shape)))
-    axis = normal_axis(call, int(call.attributes.get("axis", 1)), len(shape))
+        return call.emit(relax.op.reshape(parameter, [1] * len(shape)))
+    axis = call.normal_axis(call.integer("axis", 1), len(shape))
     if own == shape[axis : axis + 1]:
-        return call.builder.emit(relax.op.reshape(parameter, [1] * axis + [*own] + [1] * (len(shape) - axis - 1)))
-    size = int(call.attributes.get("block_size", 0))
+        return call.emit(relax.op.reshape(parameter, [1] * axis + [*own] + [1] * (len(shape) - axis - 1)))
+    size = call.integer("block_size", 0)
     if size and len(own) == len(shape) and -(-shape[axis] // size) == own[axis]:
         places = np.arange(shape[axis]) // size
-        return taken_along(call, parameter, places, axis)
-    raise refuse(call, f"found scales or zero points of shape {list(own)} for data of shape {list(shape)}")
+        return call.taken(parameter, places, axis)
+    raise call.refuse(f"found scales or zero points of shape {list(own)} for data of shape {list(shape)}")
 
 
 def _dynamic_quantize(call: Call) -> list[relax.Expr]:
@@ -92,11 +69,9 @@ def _dynamic_quantize(call: Call) -> list[relax.Expr]:
 
 def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
     """Returns data quantised to uint8, so that 0 is exact, with their scale and zero point."""
-    emit = call.builder.emit
-    # A parameter of the kernel, since TVM would multiply by the reciprocal of a constant.
-    ends = emit(relax.op.min(data)), emit(relax.op.max(data)), const(255, "float32")
-    found = kernel(call, _parameters, *ends)
-    scale, divisor, point = (emit(relax.TupleGetItem(found, index)) for index in range(3))
+    # The levels are a parameter of the kernel, since TVM would multiply by the reciprocal of a constant.
+    found = call.kernel(_parameters, relax.op.min(data), relax.op.max(data), const(255, "float32"))
+    scale, divisor, point = call.fields(found, 3)
     return [_saturated(call, data, divisor, point, "uint8"), scale, point]
 
 
@@ -120,31 +95,24 @@ def _matmul_integer(call: Call) -> relax.Expr:
 
 
 def _qlinear_conv(call: Call) -> relax.Expr:
-    rank = len(call.shape(0))
-    emit = call.builder.emit
     product = convolve_whole(call, factor(call, 0, 2, 1), factor(call, 3, 5, 0))
     if call.has(8):
-        bias = emit(relax.op.reshape(call.input(8), [1, *call.shape(8), *[1] * (rank - 2)]))
-        product = emit(relax.op.add(product, bias))
-    return _rescaled(call, product, (1, 4, 6, 7), 1)
+        bias = relax.op.reshape(call.input(8), [1, *call.shape(8), *[1] * (len(call.shape(0)) - 2)])
+        product = call.emit(relax.op.add(product, bias))
+    return _rescaled(call, product, 1)
 
 
 def _qlinear_matmul(call: Call) -> relax.Expr:
-    product = multiply_whole(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1))
-    return _rescaled(call, product, (1, 4, 6, 7), -1)
+    return _rescaled(call, multiply_whole(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1)), -1)
 
 
-def _rescaled(call: Call, product: relax.Expr, indices: tuple[int, int, int, int], axis: int) -> relax.Expr:
-    """Returns a product of integers with the result's scale and zero point.
+def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
+    """Returns an operator's product, of type int32, with the result's scale and zero point.
 
-    Args:
-        call: the operator.
-        product: the product, of type int32.
-        indices: the inputs: both operands' scales, the result's scale, and its zero point.
-        axis: the axis of the product along which the right operand may have several scales.
+    The right operand may have several scales along an axis of the product.
     """
-    emit, rank = call.builder.emit, len(shape_of(product))
-    left, right, result = (cast(call, call.input(index), "float32") for index in indices[:3])
+    emit, rank = call.emit, len(shape_of(product))
+    left, right, result = (call.cast(call.input(index), "float32") for index in (1, 4, 6))
     scales = []
     for scale, own_axis in ((left, -2), (right, axis), (result, axis)):
         own = shape_of(scale)
@@ -152,14 +120,14 @@ def _rescaled(call: Call, product: relax.Expr, indices: tuple[int, int, int, int
         if many and (
             len(own) != 1 or shape_of(product)[own_axis] != own[0] or (call.operator == "QLinearConv" and scale is left)
         ):
-            raise refuse(call, f"found scales of shape {list(own)} for a result of shape {list(shape_of(product))}")
+            raise call.refuse(f"found scales of shape {list(own)} for a result of shape {list(shape_of(product))}")
         extents = [own[0] if i == own_axis % rank else 1 for i in range(rank)] if many else []
         scales.append(emit(relax.op.reshape(scale, extents)))
-    factor = emit(relax.op.divide(emit(relax.op.multiply(scales[0], scales[1])), scales[2]))
-    scaled = emit(relax.op.multiply(cast(call, product, "float32"), factor))
-    zero = call.input(indices[3])
+    factor = emit(relax.op.divide(relax.op.multiply(scales[0], scales[1]), scales[2]))
+    scaled = emit(relax.op.multiply(call.cast(product, "float32"), factor))
+    zero = call.input(7)
     if shape_of(zero) not in ((), (1,)):
-        raise refuse(call, "only one zero point of the result is supported")
+        raise call.refuse("only one zero point of the result is supported")
     return _saturated(call, scaled, None, emit(relax.op.reshape(zero, [])), dtype_of(zero))
 
 

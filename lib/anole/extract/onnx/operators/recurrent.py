@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
-from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import cast, const, dtype_of, refuse
+from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of
 from anole.extract.onnx.operators.quantization import dynamic_quantize
 from anole.extract.onnx.operators.whole_products import exact_runs, whole_float
 from anole.extract.recurrent import Operands, Scales, emit_recurrence
@@ -43,16 +42,9 @@ _DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
 """For each direction that a file may name, whether each of its parts goes backward."""
 
 
-def _lstm(call: Call) -> list[relax.Expr]:
-    return _layer(call, "lstm", call.input(0), call.input(1), call.input(2))
-
-
-def _gru(call: Call) -> list[relax.Expr]:
-    return _layer(call, "gru", call.input(0), call.input(1), call.input(2))
-
-
-def _rnn(call: Call) -> list[relax.Expr]:
-    return _layer(call, "rnn", call.input(0), call.input(1), call.input(2))
+def _plain(call: Call) -> list[relax.Expr]:
+    cell: Any = call.operator.lower()
+    return _layer(call, cell, call.input(0), call.input(1), call.input(2))
 
 
 def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
@@ -61,9 +53,8 @@ def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
     See ONNX Runtime's documentation of com.microsoft.DynamicQuantizeLSTM: the data are quantised as a whole, and the
     state, for the whole batch, in each step.
     """
-    emit = call.builder.emit
     data, scale, zero = dynamic_quantize(call, call.input(0))
-    centred = emit(relax.op.subtract(whole_float(call, data), whole_float(call, zero)))
+    centred = call.emit(relax.op.subtract(whole_float(call, data), whole_float(call, zero)))
     weight, recurrent = (_whole(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
     parts = exact_runs(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
     scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10), parts)
@@ -93,18 +84,16 @@ def _narrowest(weight: NDArray[np.int32] | None) -> str:
 
 def _centred(call: Call, index: int, zeros: int) -> relax.Expr:
     """Returns integer weights, of shape (directions, inputs, columns), less their zero points; columns come first."""
-    emit = call.builder.emit
-    weight = cast(call, call.input(index), "float32")
+    weight = call.cast(call.input(index), "float32")
     if call.has(zeros):
-        zero = emit(relax.op.expand_dims(cast(call, _by_direction(call, zeros), "float32"), 1))
-        weight = emit(relax.op.subtract(weight, zero))
-    return emit(relax.op.permute_dims(weight, [0, 2, 1]))
+        zero = relax.op.expand_dims(call.cast(_by_direction(call, zeros), "float32"), 1)
+        weight = relax.op.subtract(weight, zero)
+    return call.emit(relax.op.permute_dims(weight, [0, 2, 1]))
 
 
 def _by_direction(call: Call, index: int) -> relax.Expr:
     """Returns scales or zero points with the directions as first axis, and one or all columns as second axis."""
-    n_directions = call.shape(1)[0]
-    return call.builder.emit(relax.op.reshape(call.input(index), [n_directions, -1]))
+    return call.emit(relax.op.reshape(call.input(index), [call.shape(1)[0], -1]))
 
 
 def _layer(
@@ -118,14 +107,11 @@ def _layer(
         data: its input X.
         weight: W, shape (directions, gates * hidden, inputs).
         recurrent: R, shape (directions, gates * hidden, hidden).
-        scales: the scales of data and weights, if they are quantised.
-
-    Raises:
-        Unsupported: a type, a shape or an attribute is not supported.
+        scales: those of data and weights, if they are quantised.
     """
     if dtype_of(data) != "float32":
-        raise refuse(call, f"found data of type {dtype_of(data)}; allowed: float32, float16")
-    batch_first = bool(call.attributes.get("layout", 0))
+        raise call.refuse(f"found data of type {dtype_of(data)}; allowed: float32, float16")
+    batch_first = call.flag("layout")
     rows, columns, _ = call.shape(0)
     recurrence = replace(
         _described(call, cell, recurrent),
@@ -137,7 +123,8 @@ def _layer(
         weight_dtype=dtype_of(recurrent),
     )
     lengths = _lengths(call, recurrence)
-    optional = {name: call.input(index) for name, index in _optional(cell).items() if call.has(index)}
+    places = {"bias": 3, "initial_h": 5, **({"initial_c": 6, "peepholes": 7} if cell == "lstm" else {})}
+    optional = {name: call.input(index) for name, index in places.items() if call.has(index)}
     if batch_first:
         optional |= {name: _swapped(call, value) for name, value in optional.items() if name.startswith("initial")}
     recurrence = replace(recurrence, lengths=lengths is not None, peepholes="peepholes" in optional)
@@ -148,26 +135,21 @@ def _layer(
     return [y, *states][: max(call.n_outputs, 1)]
 
 
-def _optional(cell: Cell) -> dict[str, int]:
-    lstm = {"initial_c": 6, "peepholes": 7} if cell == "lstm" else {}
-    return {"bias": 3, "initial_h": 5, **lstm}
-
-
 def _swapped(call: Call, state: relax.Expr) -> relax.Expr:
     """Returns a state with batch and directions exchanged."""
-    return call.builder.emit(relax.op.permute_dims(state, [1, 0, 2]))
+    return call.emit(relax.op.permute_dims(state, [1, 0, 2]))
 
 
 def _described(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
     """Returns the recurrence that an operator's attributes describe, without the shape of its data."""
     direction = str(call.attributes.get("direction", "forward")).lower()
     if direction not in _DIRECTIONS:
-        raise refuse(call, f"direction: found {direction!r}; allowed: {', '.join(_DIRECTIONS)}")
+        raise call.refuse(f"direction: found {direction!r}; allowed: {', '.join(_DIRECTIONS)}")
     backward = _DIRECTIONS[direction]
     n_directions, rows, hidden = (int(extent) for extent in recurrent.ty.shape.values)
     if (n_directions, rows) != (len(backward), GATES[cell] * hidden):
         allowed = [len(backward), GATES[cell] * hidden, hidden]
-        raise refuse(call, f"found R of shape {[n_directions, rows, hidden]}; expected {allowed}")
+        raise call.refuse(f"found R of shape {[n_directions, rows, hidden]}; expected {allowed}")
     clip = call.attributes.get("clip")
     return Recurrence(
         cell=cell,
@@ -177,8 +159,8 @@ def _described(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
         backward=backward,
         activations=_activations(call, cell, n_directions),
         clip=None if clip is None else float(clip),
-        coupled=cell == "lstm" and bool(call.attributes.get("input_forget", 0)),
-        reset_after=cell == "gru" and bool(call.attributes.get("linear_before_reset", 0)),
+        coupled=cell == "lstm" and call.flag("input_forget"),
+        reset_after=cell == "gru" and call.flag("linear_before_reset"),
     )
 
 
@@ -187,9 +169,9 @@ def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activ
     n_functions = len(_FUNCTIONS[cell])
     names = [str(name).lower() for name in call.attributes.get("activations", _FUNCTIONS[cell] * n_directions)]
     if unknown := [name for name in names if name not in ACTIVATIONS]:
-        raise refuse(call, f"activations: found {', '.join(unknown)}; allowed: {', '.join(ACTIVATIONS)}")
+        raise call.refuse(f"activations: found {', '.join(unknown)}; allowed: {', '.join(ACTIVATIONS)}")
     if len(names) < n_functions * n_directions:
-        raise refuse(call, f"activations: found {len(names)}; expected {n_functions * n_directions}")
+        raise call.refuse(f"activations: found {len(names)}; expected {n_functions * n_directions}")
     given = {name: list(call.attributes.get(f"activation_{name}", ())) for name in ("alpha", "beta")}
     found = [Activation(name, **_parameters(call, name, given)) for name in names]
     return tuple(tuple(found[at * n_functions : (at + 1) * n_functions]) for at in range(n_directions))
@@ -201,7 +183,7 @@ def _parameters(call: Call, function: str, given: Mapping[str, list[Any]]) -> di
     for name, default in _PARAMETERS.get(function, {}).items():
         number = given[name].pop(0) if given[name] else default
         if number is None:
-            raise refuse(call, f"activation_{name}: found no number for {function}, which needs one")
+            raise call.refuse(f"activation_{name}: found no number for {function}, which needs one")
         found[name] = float(number)
     return found
 
@@ -214,16 +196,14 @@ def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
     if known is not None and np.all(known == recurrence.steps):
         return None
     if known is not None and not np.all((known >= 0) & (known <= recurrence.steps)):
-        raise refuse(call, f"sequence_lens: found {known.tolist()}; allowed: 0 to {recurrence.steps}")
-    lengths = cast(call, call.input(4), "int32")
+        raise call.refuse(f"sequence_lens: found {known.tolist()}; allowed: 0 to {recurrence.steps}")
+    lengths = call.cast(call.input(4), "int32")
     limited = relax.op.minimum(lengths, const(recurrence.steps, "int32"))
-    return call.builder.emit(relax.op.maximum(call.builder.emit(limited), const(0, "int32")))
+    return call.emit(relax.op.maximum(limited, const(0, "int32")))
 
 
 CONVERTERS: dict[str, Converter] = {
     "DynamicQuantizeLSTM": _dynamic_quantize_lstm,
-    "GRU": _gru,
-    "LSTM": _lstm,
-    "RNN": _rnn,
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _plain),
 }
 """Converters by the operator's type."""

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.by_tvm import by_tvm
-from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import (
-    axis_of,
-    cast,
-    const,
-    dtype_of,
-    kernel,
-    normal_axis,
-    refuse,
-    required_constant,
-    shape_of,
-)
+from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
 
 _LARGEST_DETERMINANT = 4
 
@@ -34,12 +21,12 @@ def _extreme(largest: bool) -> Converter:
         dtype = dtype_of(call.input(0))
         if dtype == "bool":
             # Booleans are compared as numbers.
-            numbers = cast(call, call.input(0), "uint8")
-            return cast(call, by_tvm(replace(call, inputs=(numbers, *call.inputs[1:]))), "bool")
+            numbers = call.cast(call.input(0), "uint8")
+            return call.cast(call.by_tvm(inputs=(numbers, *call.inputs[1:])), "bool")
         rank, axes = len(call.shape(0)), _axes(call)
         # A maximum over channels or places of an image stays an operator, whose layout can be changed.
         if not dtype.startswith("float") or not axes or (rank == 4 and axes != [3]):
-            return by_tvm(call)
+            return call.by_tvm()
         return _infinite_extreme(call, axes, largest)
 
     return convert
@@ -49,12 +36,12 @@ def _axes(call: Call) -> list[int]:
     """Returns the axes of a reduction; none if it takes everything, or nothing."""
     given = call.attributes.get("axes", ())
     if call.has(1):
-        given = required_constant(call, 1, "axes").tolist()
-    return sorted(normal_axis(call, int(axis), len(call.shape(0))) for axis in given)
+        given = call.required(1, "axes").tolist()
+    return sorted(call.normal_axis(int(axis), len(call.shape(0))) for axis in given)
 
 
 def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
-    shape, keeps = call.shape(0), bool(call.attributes.get("keepdims", 1))
+    shape, keeps = call.shape(0), call.flag("keepdims", True)
     combine = tirx.max if largest else tirx.min
     nothing = float("-inf") if largest else float("inf")
     reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(nothing, dtype), "extreme")
@@ -68,74 +55,65 @@ def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
 
         return te.compute(kept, one, "extreme")
 
-    found = kernel(call, compute, call.input(0))
+    found = call.kernel(compute, call.input(0))
     if keeps:
         return found
     rest = [extent for axis, extent in enumerate(shape) if axis not in axes]
-    return call.builder.emit(relax.op.reshape(found, rest))
+    return call.emit(relax.op.reshape(found, rest))
 
 
 def _lp_normalization(call: Call) -> relax.Expr:
     """Returns vectors of norm 1; a vector of zeros stays."""
-    data, emit = call.input(0), call.builder.emit
-    axis, p = axis_of(call, len(call.shape(0)), -1), int(call.attributes.get("p", 2))
+    data, axis, p = call.input(0), call.axis(len(call.shape(0)), -1), call.integer("p", 2)
     if p not in (1, 2):
-        raise refuse(call, f"p: found {p}; allowed: 1, 2")
-    if p == 1:
-        norm = emit(relax.op.sum(emit(relax.op.abs(data)), axis, keepdims=True))
-    else:
-        norm = emit(relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(data, data)), axis, keepdims=True))))
+        raise call.refuse(f"p: found {p}; allowed: 1, 2")
+    powers = relax.op.abs(data) if p == 1 else relax.op.multiply(data, data)
+    total = relax.op.sum(powers, axis, keepdims=True)
+    norm = call.emit(total if p == 1 else relax.op.sqrt(total))
     zero, one = const(0, dtype_of(data)), const(1, dtype_of(data))
-    divisor = emit(relax.op.where(emit(relax.op.equal(norm, zero)), one, norm))
-    return emit(relax.op.divide(data, divisor))
+    return call.emit(relax.op.divide(data, relax.op.where(relax.op.equal(norm, zero), one, norm)))
 
 
 def _layer_normalization(call: Call) -> relax.Expr | list[relax.Expr]:
     """Leaves to TVM what does not ask for the mean and the inverse deviation."""
     if call.n_outputs == 1:
-        return by_tvm(call)
-    data, emit = call.input(0), call.builder.emit
-    rank, dtype = len(call.shape(0)), dtype_of(data)
-    axes = list(range(axis_of(call, rank, -1), rank))
-    wide = cast(call, data, "float64" if dtype == "float64" else "float32")
+        return call.by_tvm()
+    emit, rank, dtype = call.emit, len(call.shape(0)), dtype_of(call.input(0))
+    axes, wide = list(range(call.axis(rank, -1), rank)), call.widened(call.input(0))
     mean = emit(relax.op.mean(wide, axes, keepdims=True))
     centred = emit(relax.op.subtract(wide, mean))
-    variance = emit(relax.op.mean(emit(relax.op.multiply(centred, centred)), axes, keepdims=True))
-    shifted = emit(relax.op.add(variance, const(call.attributes.get("epsilon", 1e-5), dtype_of(wide))))
-    inverse = emit(relax.op.divide(const(1, dtype_of(wide)), emit(relax.op.sqrt(shifted))))
-    result = cast(call, emit(relax.op.multiply(centred, inverse)), dtype)
+    inverse = emit(relax.op.divide(const(1, dtype_of(wide)), _deviation(call, centred, axes)))
+    result = call.cast(emit(relax.op.multiply(centred, inverse)), dtype)
     result = emit(relax.op.multiply(result, call.input(1)))
-    if call.has(2):
-        result = emit(relax.op.add(result, call.input(2)))
-    return [result, mean, inverse]
+    return [emit(relax.op.add(result, call.input(2))) if call.has(2) else result, mean, inverse]
+
+
+def _deviation(call: Call, data: relax.Expr, axes: list[int]) -> relax.Expr:
+    """Returns the root of the mean square plus the attribute ``epsilon``."""
+    mean = relax.op.mean(relax.op.multiply(data, data), axes, keepdims=True)
+    return relax.op.sqrt(relax.op.add(mean, const(call.attributes.get("epsilon", 1e-5), dtype_of(data))))
 
 
 def _rms_normalization(call: Call) -> relax.Expr:
     """Leaves the last axis to TVM, which mistakes the shapes of several."""
-    data, emit = call.input(0), call.builder.emit
-    rank, dtype = len(call.shape(0)), dtype_of(data)
-    axis = axis_of(call, rank, -1)
+    rank, dtype = len(call.shape(0)), dtype_of(call.input(0))
+    axis = call.axis(rank, -1)
     if axis == rank - 1 and dtype == "float32":
-        return by_tvm(call)
-    wide = cast(call, data, "float64" if dtype == "float64" else "float32")
-    axes = list(range(axis, rank))
-    mean = emit(relax.op.mean(emit(relax.op.multiply(wide, wide)), axes, keepdims=True))
-    shifted = emit(relax.op.add(mean, const(call.attributes.get("epsilon", 1e-5), dtype_of(wide))))
-    result = cast(call, emit(relax.op.divide(wide, emit(relax.op.sqrt(shifted)))), dtype)
-    return emit(relax.op.multiply(result, call.input(1)))
+        return call.by_tvm()
+    wide = call.widened(call.input(0))
+    scaled = call.emit(relax.op.divide(wide, _deviation(call, wide, list(range(axis, rank)))))
+    return call.emit(relax.op.multiply(call.cast(scaled, dtype), call.input(1)))
 
 
 def _running(operator: Callable[..., relax.Expr]) -> Converter:
     """Returns the converter of running sums or products."""
 
     def convert(call: Call) -> relax.Expr:
-        data, emit = call.input(0), call.builder.emit
-        axis = normal_axis(call, int(required_constant(call, 1, "axis").item()), len(call.shape(0)))
-        is_reversed, is_exclusive = (bool(call.attributes.get(name, 0)) for name in ("reverse", "exclusive"))
-        if is_reversed:
-            data = emit(relax.op.flip(data, axis))
-        found = emit(operator(data, axis, dtype_of(data), is_exclusive))
-        return emit(relax.op.flip(found, axis)) if is_reversed else found
+        data, is_reversed = call.input(0), call.flag("reverse")
+        axis = call.normal_axis(int(call.required(1, "axis").item()), len(call.shape(0)))
+        given = relax.op.flip(data, axis) if is_reversed else data
+        found = operator(given, axis, dtype_of(data), call.flag("exclusive"))
+        return call.emit(relax.op.flip(found, axis) if is_reversed else found)
 
     return convert
 
@@ -143,7 +121,7 @@ def _running(operator: Callable[..., relax.Expr]) -> Converter:
 def _determinant(call: Call) -> relax.Expr:
     *batch, rows, columns = call.shape(0)
     if rows != columns or rows > _LARGEST_DETERMINANT:
-        raise refuse(call, f"found {rows} x {columns}; at most {_LARGEST_DETERMINANT} x {_LARGEST_DETERMINANT}")
+        raise call.refuse(f"found {rows} x {columns}; at most {_LARGEST_DETERMINANT} x {_LARGEST_DETERMINANT}")
 
     def compute(data: te.Tensor) -> te.Tensor:
         def minor(at: tuple[Any, ...], row: int, kept: tuple[int, ...]) -> Any:
@@ -157,17 +135,17 @@ def _determinant(call: Call) -> relax.Expr:
 
         return te.compute(batch, lambda *at: minor(at, 0, tuple(range(columns))), "determinant")
 
-    return kernel(call, compute, call.input(0))
+    return call.kernel(compute, call.input(0))
 
 
 def _count_ngrams(call: Call) -> relax.Expr:
     """Returns how often each n-gram of a list occurs in sequences of integers, weighted."""
     if "pool_int64s" not in call.attributes:
-        raise refuse(call, "only n-grams of integers are supported")
-    data, emit = cast(call, call.input(0), "int64"), call.builder.emit
+        raise call.refuse("only n-grams of integers are supported")
+    data = call.cast(call.input(0), "int64")
     shape = shape_of(data)
     if len(shape) == 1:
-        data = emit(relax.op.expand_dims(data, 0))
+        data = call.emit(relax.op.expand_dims(data, 0))
     lengths = range(int(call.attributes["min_gram_length"]), int(call.attributes["max_gram_length"]) + 1)
     pool = np.asarray(call.attributes["pool_int64s"], np.int64)
     starts = [*map(int, call.attributes["ngram_counts"]), len(pool)]
@@ -182,15 +160,14 @@ def _count_ngrams(call: Call) -> relax.Expr:
             owners.extend(columns[position : position + len(grams)])
         position += len(grams)
     if not counts:
-        raise refuse(call, "it counts no n-gram")
-    found = counts[0] if len(counts) == 1 else emit(relax.op.concat(counts, 1))
+        raise call.refuse("it counts no n-gram")
+    found = counts[0] if len(counts) == 1 else relax.op.concat(counts, 1)
     # Each n-gram has a column; columns without one are 0.
     width = int(columns.max()) + 1
     chosen = np.zeros((len(owners), width))
     chosen[np.arange(len(owners)), owners] = 1
-    result = emit(relax.op.matmul(found, const(chosen, "float32")))
-    result = _weighted(call, result, columns, width)
-    return emit(relax.op.reshape(result, [*shape[:-1], width]))
+    result = _weighted(call, relax.op.matmul(found, const(chosen, "float32")), columns, width)
+    return call.emit(relax.op.reshape(result, [*shape[:-1], width]))
 
 
 def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.Expr:
@@ -209,21 +186,19 @@ def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.E
 
         return te.compute((data.shape[0], count), one, "occurrences")
 
-    return kernel(call, compute, data, const(grams, "int64"))
+    return call.kernel(compute, data, const(grams, "int64"))
 
 
 def _weighted(call: Call, counts: relax.Expr, columns: Any, width: int) -> relax.Expr:
-    mode, emit = str(call.attributes["mode"]), call.builder.emit
-    if mode not in ("TF", "IDF", "TFIDF"):
-        raise refuse(call, f"mode: found {mode!r}; allowed: TF, IDF, TFIDF")
-    if mode != "TF" and "weights" in call.attributes:
-        weights = np.ones(width)
+    mode = call.choice("mode", ("TF", "IDF", "TFIDF"), "")
+    if mode == "TF":
+        return counts
+    weights = np.ones(width)
+    if "weights" in call.attributes:
         weights[columns] = np.asarray(call.attributes["weights"])
-    else:
-        weights = np.ones(width)
     if mode == "IDF":
-        counts = cast(call, emit(relax.op.greater(counts, const(0, "float32"))), "float32")
-    return counts if mode == "TF" else emit(relax.op.multiply(counts, const(weights, "float32")))
+        counts = relax.op.astype(relax.op.greater(counts, const(0, "float32")), "float32")
+    return relax.op.multiply(counts, const(weights, "float32"))
 
 
 CONVERTERS: dict[str, Converter] = {

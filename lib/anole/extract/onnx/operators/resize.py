@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,25 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax, te
 
-from anole.extract.onnx.operators.by_tvm import by_tvm
-from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import (
-    cast,
-    const,
-    dtype_of,
-    kernel,
-    refuse,
-    replaced,
-    shape_of,
-    taken_along,
-)
+from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, replaced, shape_of
 
 _MOST_UNROLLED = 8
 _POSITIONS = (
     *("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"),
     *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
 )
-_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_ROUNDINGS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
+    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
 
 # TVM's kernels are right for these, nearest ones for whole factors, and treat both sides at once.
 _BY_TVM = {
@@ -56,19 +51,19 @@ class _Side:
 
 def _resize(call: Call) -> relax.Expr:
     sides = _sides(call)
-    mode = _attribute(call, "mode", ("nearest", "linear", "cubic"), "nearest")
+    mode = call.choice("mode", ("nearest", "linear", "cubic"), "nearest")
     if _is_right_by_tvm(call, mode, sides):
-        return by_tvm(call)
+        return call.by_tvm()
     result = call.input(0)
     dtype = dtype_of(result)
     if mode != "nearest":
         if not dtype.startswith("float"):
-            raise refuse(call, f"mode {mode} of {dtype}; only floating-point numbers can be interpolated")
-        result = cast(call, result, "float64" if dtype == "float64" else "float32")
+            raise call.refuse(f"mode {mode} of {dtype}; only floating-point numbers can be interpolated")
+        result = call.widened(result)
     for axis, side in enumerate(sides):
         if not side.stays:
             result = _along(call, result, axis, mode, side)
-    return cast(call, result, dtype)
+    return call.cast(result, dtype)
 
 
 def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
@@ -87,11 +82,7 @@ def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
 
 
 def _sides(call: Call) -> list[_Side]:
-    """Returns how each axis is resized.
-
-    Raises:
-        Unsupported: the result's shape is not constant.
-    """
+    """Returns how each axis is resized."""
     shape = call.shape(0)
     rank = len(shape)
     axes = [int(axis) % rank for axis in call.attributes.get("axes", range(rank))]
@@ -102,17 +93,17 @@ def _sides(call: Call) -> list[_Side]:
     elif sizes is not None and sizes.size == len(axes):
         extents = dict(zip(axes, map(int, sizes), strict=True))
         factors = {axis: extents[axis] / shape[axis] for axis in axes}
-        policy = _attribute(call, "keep_aspect_ratio_policy", ("stretch", "not_larger", "not_smaller"), "stretch")
+        policy = call.choice("keep_aspect_ratio_policy", ("stretch", "not_larger", "not_smaller"), "stretch")
         if policy != "stretch":
             factor = (min if policy == "not_larger" else max)(factors.values())
             factors = dict.fromkeys(axes, factor)
             extents = {axis: int(factor * shape[axis] + 0.5) for axis in axes}
     else:
-        raise refuse(call, f"one of scales and sizes must be constant and have {len(axes)} numbers")
+        raise call.refuse(f"one of scales and sizes must be constant and have {len(axes)} numbers")
     parts = {axis: (0.0, 1.0) for axis in axes}
     if _position(call) == "tf_crop_and_resize":
         if roi is None or roi.size != 2 * len(axes):
-            raise refuse(call, f"roi must be constant and have {2 * len(axes)} numbers")
+            raise call.refuse(f"roi must be constant and have {2 * len(axes)} numbers")
         parts = {axis: (float(roi[i]), float(roi[i + len(axes)])) for i, axis in enumerate(axes)}
     return [
         _Side(extent, extents.get(axis, extent), factors.get(axis, 1.0), parts.get(axis, (0.0, 1.0)))
@@ -124,23 +115,19 @@ def _values(call: Call) -> tuple[NDArray[Any] | None, ...]:
     """Returns the constant scales, sizes and region; None for each that is left out."""
     if call.operator == "Upsample" and "scales" in call.attributes:
         return np.asarray(call.attributes["scales"]), None, None
-    if call.operator == "Upsample" or call.opset < 11:
+    if _is_old(call):
         return call.constant(1), None, None
     scales, sizes = call.constant(2), call.constant(3)
     return None if scales is None or not scales.size else scales, sizes, call.constant(1)
 
 
+def _is_old(call: Call) -> bool:
+    return call.operator == "Upsample" or call.opset < 11
+
+
 def _position(call: Call) -> str:
-    is_old = call.operator == "Upsample" or call.opset < 11
-    default = "asymmetric" if is_old else "half_pixel"
-    return _attribute(call, "coordinate_transformation_mode", _POSITIONS, default)
-
-
-def _attribute(call: Call, name: str, allowed: tuple[str, ...], default: str) -> str:
-    found = str(call.attributes.get(name, default))
-    if found not in allowed:
-        raise refuse(call, f"{name}: found {found!r}; allowed: {', '.join(allowed)}")
-    return found
+    default = "asymmetric" if _is_old(call) else "half_pixel"
+    return call.choice("coordinate_transformation_mode", _POSITIONS, default)
 
 
 def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> relax.Expr:
@@ -151,11 +138,10 @@ def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> r
     if _position(call) == "tf_crop_and_resize":
         outside = (places < 0) | (places > side.inputs - 1)
     if mode == "nearest":
-        is_old = call.operator == "Upsample" or call.opset < 11
-        rounding = _attribute(call, "nearest_mode", _ROUNDINGS, "floor" if is_old else "round_prefer_floor")
+        rounding = call.choice("nearest_mode", _ROUNDINGS, "floor" if _is_old(call) else "round_prefer_floor")
         taken = np.clip(_rounded(places, rounding), 0, side.inputs - 1)
         if not outside.any():
-            return taken_along(call, data, taken, axis)
+            return call.taken(data, taken, axis)
         indices, weights = taken[:, None], np.ones((side.outputs, 1))
     else:
         indices, weights = _taps(call, mode, places, side)
@@ -182,7 +168,7 @@ def _weighted(
             return te.compute(extents, lambda *at: total(*at) + added[at[axis]], "shift")
         return te.compute(extents, lambda *at: sum((term(at, tap) for tap in range(taps)), added[at[axis]]), "resize")
 
-    return kernel(call, compute, data, const(indices, "int32"), const(weights, dtype), const(added, dtype))
+    return call.kernel(compute, data, const(indices, "int32"), const(weights, dtype), const(added, dtype))
 
 
 def _places(position: str, side: _Side, precision: type[np.floating[Any]]) -> NDArray[Any]:
@@ -211,14 +197,7 @@ def _places(position: str, side: _Side, precision: type[np.floating[Any]]) -> ND
 
 
 def _rounded(places: NDArray[Any], rounding: str) -> NDArray[np.int64]:
-    rounded: NDArray[Any]
-    if rounding == "floor":
-        rounded = np.floor(places)
-    elif rounding == "ceil":
-        rounded = np.ceil(places)
-    else:
-        rounded = np.ceil(places - 0.5) if rounding == "round_prefer_floor" else np.floor(places + 0.5)
-    return rounded.astype(np.int64)
+    return _ROUNDINGS[rounding](places).astype(np.int64)
 
 
 def _taps(call: Call, mode: str, places: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
-from anole.extract.onnx.operators.call import Call, Converter
-from anole.extract.onnx.operators.kernels import (
-    cast,
-    const,
-    dtype_of,
-    normal_axis,
-    refuse,
-    required_constant,
-    shape_of,
-    taken_along,
-)
+from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
 
 _MOST_ELEMENTS = 2**26
 """The largest number of elements of a matrix of cosines and sines; it is 256 MiB."""
@@ -29,18 +20,18 @@ def _dft(call: Call) -> relax.Expr:
     shape = shape_of(data)
     rank = len(shape)
     if call.has(2):
-        axis = int(required_constant(call, 2, "axis").item())
+        axis = int(call.required(2, "axis").item())
     else:
-        axis = int(call.attributes.get("axis", -2 if call.opset >= 20 else 1))
-    axis = normal_axis(call, axis, rank)
+        axis = call.integer("axis", -2 if call.opset >= 20 else 1)
+    axis = call.normal_axis(axis, rank)
     if axis == rank - 1 or shape[-1] not in (1, 2):
-        raise refuse(call, f"found shape {list(shape)} and axis {axis}; the last axis holds real and imaginary parts")
+        raise call.refuse(f"found shape {list(shape)} and axis {axis}; the last axis holds real and imaginary parts")
     is_inverse, is_onesided = (bool(call.attributes.get(name, 0)) for name in ("inverse", "onesided"))
     length = shape[axis]
     if is_inverse and is_onesided:
         length = 2 * (length - 1)
     if call.has(1):
-        length = int(required_constant(call, 1, "dft_length").item())
+        length = int(call.required(1, "dft_length").item())
     matrix = _matrix(shape[axis], length, shape[-1], is_inverse, is_onesided)
     order = [i for i in range(rank - 1) if i != axis]
     return _multiplied(call, data, matrix, order, axis)
@@ -80,49 +71,46 @@ def _multiplied(call: Call, data: relax.Expr, matrix: NDArray[np.float64], order
     """Returns the transform along an axis of signals whose last axis holds their parts."""
     given, parts, frequencies, parts_out = matrix.shape
     if matrix.size > _MOST_ELEMENTS:
-        raise refuse(call, f"a transform of {given} samples to {frequencies} frequencies is too long")
-    dtype, emit = dtype_of(data), call.builder.emit
+        raise call.refuse(f"a transform of {given} samples to {frequencies} frequencies is too long")
     shape = shape_of(data)
     rank = len(shape)
-    wide = cast(call, data, "float64" if dtype == "float64" else "float32")
+    wide = call.widened(data)
     others = [shape[i] for i in order]
     if [*order, axis] != list(range(rank - 1)):
-        wide = emit(relax.op.permute_dims(wide, [*order, axis, rank - 1]))
-    rows = emit(relax.op.reshape(wide, [int(np.prod(others, dtype=np.int64)), given * parts]))
+        wide = call.emit(relax.op.permute_dims(wide, [*order, axis, rank - 1]))
+    rows = relax.op.reshape(wide, [prod(others), given * parts])
     weight = const(matrix.reshape(given * parts, frequencies * parts_out), dtype_of(wide))
-    product = emit(relax.op.matmul(rows, weight))
-    result = emit(relax.op.reshape(product, [*others, frequencies, parts_out]))
+    result = relax.op.reshape(relax.op.matmul(rows, weight), [*others, frequencies, parts_out])
     back = [*order, axis]
     if back != list(range(rank - 1)):
-        result = emit(relax.op.permute_dims(result, [*(back.index(i) for i in range(rank - 1)), rank - 1]))
-    return cast(call, result, dtype)
+        result = relax.op.permute_dims(result, [*(back.index(i) for i in range(rank - 1)), rank - 1])
+    return call.cast(call.emit(result), dtype_of(data))
 
 
 def _stft(call: Call) -> relax.Expr:
     data = call.input(0)
     shape = shape_of(data)
     if len(shape) == 2:
-        data, shape = call.builder.emit(relax.op.expand_dims(data, 2)), (*shape, 1)
-    step = int(required_constant(call, 1, "frame_step").item())
+        data, shape = call.emit(relax.op.expand_dims(data, 2)), (*shape, 1)
+    step = int(call.required(1, "frame_step").item())
     window = call.constant(2)
     if call.has(3):
-        length = int(required_constant(call, 3, "frame_length").item())
+        length = int(call.required(3, "frame_length").item())
     elif call.has(2):
         length = call.shape(2)[0]
     else:
-        raise refuse(call, "one of window and frame_length must be given")
+        raise call.refuse("one of window and frame_length must be given")
     if not (1 <= length <= shape[1] and step >= 1):
-        raise refuse(call, f"found frames of {length} every {step} samples of {shape[1]}")
+        raise call.refuse(f"found frames of {length} every {step} samples of {shape[1]}")
     frames = 1 + (shape[1] - length) // step
     places = step * np.arange(frames)[:, None] + np.arange(length)
-    framed = taken_along(call, data, places.ravel(), 1)
-    framed = call.builder.emit(relax.op.reshape(framed, [shape[0], frames, length, shape[2]]))
+    framed = call.taken(data, places.ravel(), 1)
+    framed = call.emit(relax.op.reshape(framed, [shape[0], frames, length, shape[2]]))
     if call.has(2) and call.shape(2) != (length,):
-        raise refuse(call, f"found a window of {call.shape(2)[0]} samples for frames of {length}")
+        raise call.refuse(f"found a window of {call.shape(2)[0]} samples for frames of {length}")
     if call.has(2) and window is None:
-        factors = call.builder.emit(relax.op.reshape(call.input(2), [1, 1, length, 1]))
-        framed = call.builder.emit(relax.op.multiply(framed, factors))
-    matrix = _matrix(length, length, shape[2], False, bool(call.attributes.get("onesided", 1)), window)
+        framed = call.emit(relax.op.multiply(framed, relax.op.reshape(call.input(2), [1, 1, length, 1])))
+    matrix = _matrix(length, length, shape[2], False, call.flag("onesided", True), window)
     return _multiplied(call, framed, matrix, [0, 1], 2)
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import ir, relax
+from tvm import relax
 
-from anole.extract.onnx.operators.call import Call
+from anole.extract.onnx.operators.call import Call, const, dtype_of, shape_of
 from anole.extract.onnx.operators.convolution import Window, convolve, groups_of
-from anole.extract.onnx.operators.kernels import cast, const, dtype_of, refuse, shape_of
+from anole.extract.passes.mutators import bound, bound_call, operator_of
 
 _LARGEST = 2**24
 """All whole numbers up to this are exact in float32."""
@@ -61,14 +61,7 @@ class Factor:
 def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
     """Returns an input less its zero points.
 
-    Args:
-        call: the operator.
-        index: the input.
-        zero_index: the input with its zero point: one number, or one for each index along an axis.
-        axis: that axis.
-
-    Raises:
-        Unsupported: the zero points have another shape.
+    The zero points, another input, are one number, or one for each index along an axis.
     """
     data, (values, zeros) = call.input(index), (call.constant(each) for each in (index, zero_index))
     has_zero = call.has(zero_index)
@@ -85,36 +78,29 @@ def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
         ends = (int(info.min), int(info.max))
     numbers = whole_float(call, data)
     if has_zero and ends != (0, 0):
-        zero = call.builder.emit(relax.op.reshape(whole_float(call, call.input(zero_index)), shape))
-        numbers = call.builder.emit(relax.op.subtract(numbers, zero))
+        zero = relax.op.reshape(whole_float(call, call.input(zero_index)), shape)
+        numbers = call.emit(relax.op.subtract(numbers, zero))
     return Factor(numbers, tuple((int(info.min) - end, int(info.max) - end) for end in ends), None)
 
 
 def whole_float(call: Call, value: relax.Expr) -> relax.Expr:
     """Returns whole numbers in float32; what was rounded in that type and then converted is taken as it was rounded."""
-    made = _made_by(call, value)
-    if _is_call(made, "relax.astype") and dtype_of(made.args[0]) == "float32" and _is_rounded(call, made.args[0]):
+    made = bound_call(call.builder, value, "relax.astype")
+    if made is not None and dtype_of(made.args[0]) == "float32" and _is_rounded(call, made.args[0]):
         return made.args[0]
-    return cast(call, value, "float32")
+    return call.cast(value, "float32")
 
 
 def _is_rounded(call: Call, value: relax.Expr) -> bool:
     """Returns whether an expression is whole in any case, and clipped at most to whole numbers."""
-    made = _made_by(call, value)
-    if _is_call(made, "relax.add"):
+    made: Any = bound(call.builder, value)
+    operator = operator_of(made)
+    if operator == "relax.add":
         return all(_is_rounded(call, operand) for operand in made.args)
-    if _is_call(made, "relax.clip"):
-        bounds = made.args[1:]
-        return _is_rounded(call, made.args[0]) and all(float(bound.value).is_integer() for bound in bounds)
-    return _is_call(made, "relax.round") or (_is_call(made, "relax.astype") and "int" in dtype_of(made.args[0]))
-
-
-def _made_by(call: Call, value: relax.Expr) -> Any:
-    return call.builder.lookup_binding(value) if isinstance(value, relax.Var) else value
-
-
-def _is_call(value: Any, operator: str) -> bool:
-    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and str(value.op.name) == operator
+    if operator == "relax.clip":
+        data, *bounds = made.args
+        return _is_rounded(call, data) and all(float(bound.value).is_integer() for bound in bounds)
+    return operator == "relax.round" or (operator == "relax.astype" and "int" in dtype_of(made.args[0]))
 
 
 def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]:
@@ -123,9 +109,9 @@ def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]
     if own in ((), (1,)):
         return []
     if len(own) != 1:
-        raise refuse(call, f"found zero points of shape {list(own)} for data of shape {list(shape)}")
+        raise call.refuse(f"found zero points of shape {list(own)} for data of shape {list(shape)}")
     if own[0] != shape[axis]:
-        raise refuse(call, f"found {own[0]} zero points for {shape[axis]} indices")
+        raise call.refuse(f"found {own[0]} zero points for {shape[axis]} indices")
     return [own[0] if at == axis % len(shape) else 1 for at in range(len(shape))]
 
 
@@ -138,7 +124,7 @@ def convolve_whole(call: Call, data: Factor, weight: Factor) -> relax.Expr:
         outputs, channels = values.shape[:2]
         parts = _parts(_bounds(data.ranges, values.reshape(outputs, channels, -1).transpose(1, 2, 0)))
     if values is None or parts is None or (groups > 1 and len(parts) > 1):
-        return convolve(call, *(cast(call, each.numbers, "int32") for each in (data, weight)))
+        return convolve(call, *(call.cast(each.numbers, "int32") for each in (data, weight)))
     window = Window.of(call, values.shape[2:], shape_of(data.numbers)[2:])
 
     def one(part: slice) -> relax.Expr:
@@ -170,7 +156,7 @@ def multiply_whole(call: Call, left: Factor, right: Factor) -> relax.Expr:
     parts = _parts(bounds)
     assert parts is not None
     if len(parts) == 1:
-        return call.builder.emit(relax.op.matmul(left.numbers, right.numbers, out_dtype="int32"))
+        return call.emit(relax.op.matmul(left.numbers, right.numbers, out_dtype="int32"))
 
     def one(part: slice) -> relax.Expr:
         rows = -2 if len(shape_of(right.numbers)) > 1 else -1
@@ -201,12 +187,7 @@ def _uniform(inputs: int, bound: int) -> Iterator[_Values]:
 def _bounds(ranges: _Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:
     """Yields how far the products with each channel's weights may take a sum up or down, for each zero point.
 
-    Args:
-        ranges: those of the data.
-        weights: those of each channel, of shape (taps, results).
-
-    Yields:
-        Numbers of shape (bounds, results).
+    The weights of each channel have the shape (taps, results), and its bounds the shape (bounds, results).
     """
     ends = [(max(-low, 0), max(high, 0)) for low, high in ranges]
     for weight in weights:
@@ -217,28 +198,23 @@ def _bounds(ranges: _Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:
 
 
 def _parts(bounds: Iterable[_Values]) -> list[slice] | None:
-    """Returns the fewest runs of channels within which no sum exceeds float32's exact numbers; None if a channel does.
-
-    Args:
-        bounds: those of each channel, see `_bounds`.
-    """
+    """Returns the fewest runs of channels of which no sum exceeds float32's exact numbers; None if a channel does."""
     found: list[slice] = []
     first, last, total = 0, 0, np.zeros((), np.int64)
-    for channel, bound in enumerate(bounds):
-        total, last = total + bound, channel + 1
+    for channel, own in enumerate(bounds):
+        total, last = total + own, channel + 1
         if total.max(initial=0) > _LARGEST:
-            if bound.max(initial=0) > _LARGEST:
+            if own.max(initial=0) > _LARGEST:
                 return None
             found.append(slice(first, channel))
-            first, total = channel, bound
+            first, total = channel, own
     return [*found, slice(first, last)]
 
 
 def _sliced(call: Call, data: relax.Expr, axis: int, part: slice) -> relax.Expr:
     axis %= len(shape_of(data))
-    return call.builder.emit(relax.op.strided_slice(data, [axis], [part.start], [part.stop]))
+    return call.emit(relax.op.strided_slice(data, [axis], [part.start], [part.stop]))
 
 
 def _total(call: Call, products: Sequence[relax.Expr]) -> relax.Expr:
-    emit = call.builder.emit
-    return reduce(lambda total, product: emit(relax.op.add(total, product)), [emit(each) for each in products])
+    return call.emit(reduce(relax.op.add, [call.emit(product) for product in products]))

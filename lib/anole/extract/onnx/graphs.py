@@ -1,22 +1,42 @@
-"""Runs functions of the onnx package on a model without its weights, which they would serialise: 2 GB is the most."""
+"""What steps of the preparation share: walks over subgraphs, and running the onnx package without weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import onnx
 
+OWN_DOMAINS = ("", "ai.onnx")
+"""The domains of the operators that ONNX defines."""
+
 _LARGE_BYTES = 1024
+
+
+def opset_of(proto: onnx.ModelProto) -> int:
+    """Returns the version of ONNX's operators that a checked model asks for."""
+    return int(next(each.version for each in proto.opset_import if each.domain in OWN_DOMAINS))
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """Yields an operator's subgraphs, such as branches, and the attributes that hold them."""
+    for attribute in node.attribute:
+        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            yield attribute.name, graph
+
+
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yields the operators of a graph and of its subgraphs."""
+    for node in graph.node:
+        yield node
+        for _, each in subgraphs(node):
+            yield from all_nodes(each)
 
 
 def without_weights(proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], onnx.ModelProto]) -> onnx.ModelProto:
     """Returns what a function makes of a model, with the model's weights.
 
-    All weights are inputs meanwhile, since the functions take types from there, and small ones are constants too.
-
-    Args:
-        proto: the model; its weights move to the result.
-        change: maps the model without large weights to another one with the same inputs.
+    The function gets the model without large weights, which would be serialised: 2 GB is the most. All weights are
+    inputs meanwhile, since functions of the onnx package take types from there, and small ones are constants too.
     """
     weights = {tensor.name: tensor for tensor in proto.graph.initializer}
     given = {value.name for value in proto.graph.input}
