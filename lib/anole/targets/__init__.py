@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from anole.errors import TargetError, cause
+from anole.targets.base import Device, Observable, Place, Simulator, named_object
 from anole.targets.kind import Kind
-
-if TYPE_CHECKING:
-    from anole.targets.base import Device, Observable, Simulator
 
 BUILT_IN = {
     "cpu": "anole.targets.cpu.settings:KIND",
@@ -31,15 +28,9 @@ def all_kinds() -> list[str]:
 
 
 def get_kind(name: str) -> Kind:
-    """Returns a kind of target.
-
-    Raises:
-        TargetError: it is unknown, or the package that provides it cannot be imported.
-    """
+    """Returns a kind of target; raises TargetError if it is unknown, or its package cannot be imported."""
     if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
-        built_in: Kind = getattr(import_module(module), attribute)
-        return built_in
+        return cast("Kind", named_object(BUILT_IN[name]))
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
         raise TargetError(f"found target kind {name!r}; allowed are {', '.join(all_kinds())}")
@@ -60,32 +51,18 @@ def usable_kinds() -> Iterator[Kind]:
 
 
 def get_target(description: Mapping[str, Any]) -> Device | Simulator:
-    """Returns the target that a description names.
-
-    Raises:
-        TargetError: its kind is unknown.
-    """
+    """Returns the target that a description names; raises TargetError if its kind is unknown."""
     return get_kind(str(description.get("kind"))).target(description)
 
 
 def get_observable(description: Mapping[str, Any]) -> Observable | None:
-    """Returns the target that a description names, or None if kernels cannot be timed one by one on its kind.
-
-    Raises:
-        TargetError: its kind is unknown.
-    """
+    """Returns the target that a description names, or None if kernels cannot be timed one by one on its kind."""
     kind = get_kind(str(description.get("kind")))
     return cast("Observable", kind.target(description)) if kind.observable else None
 
 
 def get_device(description: Mapping[str, Any]) -> Device:
-    """Returns the target that a description names, as a device to measure on.
-
-    Raises:
-        TargetError: its kind is unknown, or simulated.
-    """
-    from anole.targets.base import Place
-
+    """Returns the target that a description names, as a device to measure on; raises TargetError if it is simulated."""
     target = get_target(description)
     if target.place is Place.SIMULATOR:
         raise TargetError(f"{description['kind']} is simulated; there is no device to measure on")

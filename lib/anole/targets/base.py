@@ -70,12 +70,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Unit:
-    """One device of this machine.
-
-    Attributes:
-        name: the name of the device's lock, such as ``cpu`` or ``cuda-0``.
-        environment: the variables that let a process see only this device.
-    """
+    """A device of this machine: the name of its lock, such as ``cuda-0``, and variables that hide all other devices."""
 
     name: str
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -98,11 +93,8 @@ class Place(StrEnum):
 class NetworkHandlers:
     """The code that compiles and runs whole networks for a target, named as ``module:object``.
 
-    It is named and not imported because it stands above the targets in the order of imports.
-
-    Attributes:
-        compiler: a function, see `anole.compile.network_compiler.NetworkCompiler`.
-        runner: a class, see `anole.evaluate.network_runner.NetworkRunner`.
+    The compiler is a function like `anole.compile.network_compiler.NetworkCompiler`, the runner a class like
+    `anole.evaluate.network_runner.NetworkRunner`. Both stand above the targets in the order of imports.
     """
 
     compiler: str
@@ -115,12 +107,7 @@ DEVICE_NETWORKS = NetworkHandlers("anole.compile.device:compile_for_device", "an
 
 @dataclass(frozen=True)
 class CppRuntime:
-    """What a C++ program needs to load a build.
-
-    Attributes:
-        device: DLPack's name of the kind of device, such as ``kDLCPU``.
-        libraries: the libraries of TVM's runtime that the program is linked with.
-    """
+    """What a C++ program needs to load a build: DLPack's name of the device (``kDLCPU``), and libraries of TVM."""
 
     device: str
     libraries: tuple[str, ...]
@@ -149,19 +136,10 @@ class Target(Protocol):
         """Returns why this machine cannot run or measure anything on the target, or None when it can."""
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of a workload's template, which is a part of a task's key.
-
-        Raises:
-            TargetError: there is no template for its operator.
-        """
+        """Returns the version of a workload's template, a part of a task's key; raises TargetError if there is none."""
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Returns whether an anchor operator runs on the target, and not on the host beside it.
-
-        Args:
-            workload: the operator's workload.
-            position: the operator's position among the network's anchor operators, from 0.
-        """
+        """Returns whether the anchor operator at a position in the network, from 0, runs here and not on the host."""
 
     def space(self, workload: Workload) -> Space:
         """Returns the space of a workload; needs no compiler."""
@@ -206,10 +184,9 @@ class Device(Target, Protocol):
         """Returns the name of the TVM pipeline that lowers the target's kernels."""
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Returns the objects that every library for the device is linked with, after it wrote them into a folder.
+        """Writes into a folder the objects that every library for the device is linked with, and returns them.
 
-        Raises:
-            MachineError: they cannot be compiled.
+        It raises MachineError if they cannot be compiled.
         """
 
     def environment(self) -> Mapping[str, str]:
@@ -219,21 +196,13 @@ class Device(Target, Protocol):
         """Builds a candidate with the canonical epilogue (`anole.targets.shared.kernel.define`) into a file."""
 
     def units(self) -> Sequence[Unit]:
-        """Returns the devices of this machine that match the target.
-
-        Raises:
-            TargetError: there is none.
-        """
+        """Returns the devices of this machine that match the target; raises TargetError if there is none."""
 
     def runner(self, workload: Workload) -> Runner:
         """Returns a runner for candidates of a workload in this process."""
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
-        """Returns a runner for candidates of a workload on the device of a server.
-
-        Raises:
-            TargetError: the server has no such device.
-        """
+        """Returns a runner for candidates on the device of a server; raises TargetError if it has no such device."""
 
     def peak_gflops(self) -> float:
         """Measures in this process the speed that no kernel of the target can exceed."""
@@ -256,8 +225,7 @@ class Simulator(Target, Protocol):
     def simulate(self, workload: Workload, config: Config) -> float:
         """Returns the seconds of one run with the canonical epilogue (bias, shift, clip).
 
-        Raises:
-            ConfigError: the config cannot be run; the message is the reason.
+        It raises ConfigError if the config cannot be run; the message is the reason.
         """
 
 
@@ -268,11 +236,7 @@ def named_object(name: str) -> Any:
 
 
 def version_of(workload: Workload, versions: Mapping[str, int], target: str) -> int:
-    """Returns the version of the template of a workload's operator.
-
-    Raises:
-        TargetError: there is none for the operator.
-    """
+    """Returns the version of the template of a workload's operator; raises TargetError if there is none."""
     if workload.operator not in versions:
         raise TargetError(f"{target} has no template for {workload.operator!r}; it has {', '.join(versions)}")
     return versions[workload.operator]

@@ -16,22 +16,18 @@ from anole.targets.rpc.address import Remote
 if TYPE_CHECKING:
     from anole.targets.base import Device, Simulator
 
+CONSTRAINED, OPEN = "constrained", "open"
+
 
 @dataclass(frozen=True)
 class Inventory:
-    """The hardware of one kind on this machine, as ``anole doctor`` lists it.
+    """The hardware of one kind on this machine, as ``anole doctor`` lists it: short facts by their names.
 
-    Attributes:
-        facts: short texts by their names.
-        devices: descriptions of targets whose peak can be measured here, by the device's name.
+    `devices` holds descriptions of targets whose peak can be measured here, by the device's name.
     """
 
     facts: Mapping[str, str]
     devices: Mapping[str, Mapping[str, Any]]
-
-
-def _nothing() -> Inventory:
-    return Inventory({}, {})
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,28 @@ class Kind:
     place: Place = Place.PROCESSOR
     measurable_elsewhere: bool = False
     observable: bool = False
-    inventory: Callable[[], Inventory] = _nothing
+    inventory: Callable[[], Inventory] = lambda: Inventory({}, {})
     commands: Mapping[str, str] = field(default_factory=dict, hash=False)
     sections: tuple[str, ...] = ()
+
+
+def read_space(entry: Mapping[str, Node]) -> None:
+    """Checks the setting ``space`` of an entry of ``targets``, if it has it; raises SpecError.
+
+    It says whether tuners search what experts left of a space, or all of it.
+    """
+    if "space" in entry:
+        entry["space"].choice((CONSTRAINED, OPEN), "a kind of space")
+
+
+def described_space(space: str) -> dict[str, str]:
+    """Returns what a description says of the setting: nothing of the default, so that it changes no task's key."""
+    return {} if space == CONSTRAINED else {"space": space}
+
+
+def is_open(description: Mapping[str, Any]) -> bool:
+    """Returns whether a description asks for open spaces."""
+    return description.get("space") == OPEN
 
 
 def plain_values(node: Node, keys: tuple[str, ...]) -> dict[str, Any]:

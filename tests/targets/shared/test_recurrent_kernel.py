@@ -20,7 +20,7 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.default.recurrence import schedule_recurrence
 from anole.targets.cuda.device.runtime import source_only
 from anole.targets.cuda.settings import describe_cuda
-from anole.targets.shared.recurrence import GATES, Activation, Recurrence, recurrence_from_json, recurrence_of
+from anole.targets.shared.recurrence import GATES, Activation, Recurrence, recurrence_of
 from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_kernel
 from tests.kit.emulated_gpu.programs import function_results
 from tests.kit.emulated_gpu.worker import EmulatedGpu
@@ -87,12 +87,14 @@ def advanced(own: Recurrence, at: Any, direction: int, x: Any, weights: Any, h: 
     return sigmoid(sums[1] + peepholes[1] * new) * np.tanh(new), new
 
 
-def check(own: Recurrence, function: Any, target: Any, **options: Any) -> None:
-    given = drawn(own)
-    library = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target, **options)
+def computed_on_cpu(own: Recurrence, tiling: Tiling) -> list[NDArray[Any]]:
+    given, target = drawn(own), get_target(describe_cpu())
+    module = tvm.IRModule({"main": recurrent_kernel(own, tiling).with_attr("global_symbol", "main")})
+    with target.compiler_target() as compiler_target:
+        library = tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
     results = [tvm.runtime.tensor(np.full(each.shape, np.nan, np.float32)) for each in own.results]
     library["main"](*(tvm.runtime.tensor(given[each.name]) for each in own.parameters), *results)
-    check_results(own, given, [result.numpy() for result in results])
+    return [result.numpy() for result in results]
 
 
 def check_results(own: Recurrence, given: dict[str, NDArray[Any]], found: Sequence[NDArray[Any]]) -> None:
@@ -100,12 +102,6 @@ def check_results(own: Recurrence, given: dict[str, NDArray[Any]], found: Sequen
     wanted = expected(own, given)
     for parameter, result in zip(own.results, found[-len(own.results) :], strict=True):
         np.testing.assert_allclose(result, wanted[parameter.name], rtol=1e-5, atol=1e-6)
-
-
-def check_on_cpu(own: Recurrence, tiling: Tiling) -> None:
-    target = get_target(describe_cpu())
-    with target.compiler_target() as compiler_target:
-        check(own, recurrent_kernel(own, tiling), compiler_target, tir_pipeline=target.compiler_pipeline())
 
 
 @st.composite
@@ -135,7 +131,7 @@ def divided_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
 @settings(max_examples=examples(40), deadline=None)
 @given(divided_layers())
 def test_all_divisions(divided: tuple[Recurrence, Tiling]) -> None:
-    check_on_cpu(*divided)
+    check_results(divided[0], drawn(divided[0]), computed_on_cpu(*divided))
 
 
 @pytest.mark.parametrize(
@@ -146,21 +142,13 @@ def test_all_divisions(divided: tuple[Recurrence, Tiling]) -> None:
     ],
 )
 def test_divisions(own: Recurrence, tiling: Tiling) -> None:
-    check_on_cpu(own, tiling)
+    check_results(own, drawn(own), computed_on_cpu(own, tiling))
 
 
 def test_threads_that_share_a_quantised_step_compute_the_same() -> None:
     own = layer("lstm", 2, 50, (False,), quantized=True)
-    given, target = drawn(own), get_target(describe_cpu())
-    found = []
-    for tiling in (Tiling(), Tiling(1, 2, parts=2)):
-        module = tvm.IRModule({"main": recurrent_kernel(own, tiling).with_attr("global_symbol", "main")})
-        with target.compiler_target() as compiler_target:
-            library = tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
-        results = [tvm.runtime.tensor(np.full(each.shape, np.nan, np.float32)) for each in own.results]
-        library["main"](*(tvm.runtime.tensor(given[each.name]) for each in own.parameters), *results)
-        found.append([result.numpy() for result in results])
-    for first, second in zip(*found, strict=True):
+    alone, shared = (computed_on_cpu(own, tiling) for tiling in (Tiling(), Tiling(1, 2, parts=2)))
+    for first, second in zip(alone, shared, strict=True):
         np.testing.assert_allclose(second, first, rtol=1e-6)
 
 
@@ -195,7 +183,6 @@ def test_gpus_refuse_what_they_cannot_hold() -> None:
 
 def test_a_description_is_kept_with_its_function() -> None:
     own = layer("lstm", 2, 20, (False, True), clip=0.5, peepholes=True)
-    assert recurrence_from_json(own.to_json()) == own
     assert recurrence_of(recurrent_kernel(own)) == own
 
 

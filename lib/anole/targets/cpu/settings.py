@@ -10,9 +10,8 @@ from anole.host.machine import available_cores, available_threads
 from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
-from anole.targets.kind import Inventory, Kind, plain_values
+from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
-from anole.targets.shared.space_setting import CONSTRAINED, described_space, read_space
 from anole.words import counted
 
 if TYPE_CHECKING:
@@ -25,15 +24,7 @@ _RELATIVE_ERRORS = (1e-5, 1e-2)
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Returns the settings of an entry of ``targets``.
-
-    Args:
-        node: the entry.
-        remote: where candidates are measured; on this machine when None.
-
-    Raises:
-        SpecError: a value is not allowed, or a remote processor, which cannot be detected, is not fully described.
-    """
+    """Returns the settings of an entry of ``targets``, see `Kind.read`; a remote processor must be fully described."""
     entry = node.mapping()
     if "mcpu" in entry:
         entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
@@ -87,15 +78,15 @@ def describe_cpu(
     Raises:
         TargetError: this machine lacks the processor's features or the threads.
     """
-    said: dict[str, Any] = (
-        {} if max_relative_error == MAX_RELATIVE_ERROR else {"max_relative_error": max_relative_error}
-    )
-    if exact:
-        said["exact"] = True
-    said.update(described_space(space))
     if model is None or mcpu is None or threads is None:
-        return {**_this_processor(mcpu, threads), **said}
-    return {**_other_processor(model, mcpu, threads), **said}
+        described = _this_processor(mcpu, threads)
+    else:
+        described = {"mcpu": mcpu, "model": model, "features": features_of(mcpu), "threads": threads}
+    if max_relative_error != MAX_RELATIVE_ERROR:
+        described["max_relative_error"] = max_relative_error
+    if exact:
+        described["exact"] = True
+    return {"kind": "cpu", **described, **described_space(space)}
 
 
 def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
@@ -104,17 +95,8 @@ def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
         raise TargetError(f"mcpu {mcpu} needs {', '.join(lacking)}, which this machine's {host.name} lacks")
     if threads is not None and threads > available_threads():
         raise TargetError(f"found threads: {threads}; this process may use {available_threads()} processors")
-    return {
-        "kind": "cpu",
-        "mcpu": mcpu or host.mcpu,
-        "model": host.name,
-        "features": host.features if mcpu is None else features_of(mcpu),
-        "threads": threads or available_cores(),
-    }
-
-
-def _other_processor(model: str, mcpu: str, threads: int) -> dict[str, Any]:
-    return {"kind": "cpu", "mcpu": mcpu, "model": model, "features": features_of(mcpu), "threads": threads}
+    features, threads = host.features if mcpu is None else features_of(mcpu), threads or available_cores()
+    return {"mcpu": mcpu or host.mcpu, "model": host.name, "features": features, "threads": threads}
 
 
 def _target(description: Mapping[str, Any]) -> CpuTarget:

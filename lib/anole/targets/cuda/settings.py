@@ -12,9 +12,8 @@ from anole.targets.base import Place
 from anole.targets.cuda.device.architecture import ARCHITECTURES, BlockLimits
 from anole.targets.cuda.device.gpus import present_gpus
 from anole.targets.cuda.device.toolchain import compilers
-from anole.targets.kind import Inventory, Kind, plain_values
+from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
-from anole.targets.shared.space_setting import CONSTRAINED, described_space, read_space
 
 if TYPE_CHECKING:
     from anole.targets.cuda.target import CudaTarget

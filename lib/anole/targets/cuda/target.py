@@ -15,7 +15,7 @@ from anole.targets.cuda.device.gpus import Gpu, present_gpus
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.device.toolchain import check_architecture, compiler_environment
 from anole.targets.cuda.templates import algorithms
-from anole.targets.shared.space_setting import is_open
+from anole.targets.kind import is_open
 from anole.task import Workload
 
 if TYPE_CHECKING:

@@ -47,13 +47,7 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
 
 
 def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
-    """Returns NHWC data with its zero padding, computed by a block named ``pad`` if there is any.
-
-    Args:
-        w: the convolution that reads it.
-        data: NHWC.
-        channels: number of channels of the result; additional ones are zero. By default as many as the data has.
-    """
+    """Returns NHWC data with its zero padding, also up to a number of channels, computed by a block named ``pad``."""
     channels = channels or w.in_channels
     if not any(w.padding) and channels == w.in_channels:
         return data
@@ -82,7 +76,7 @@ def convolve(
         padded: what `pad` returns.
         packed: (panels, kernel height, kernel width, channels of a group, panel width).
         size: number of rows, columns and filters of the result; any beyond the convolution's own are unused.
-        name: the block's name.
+        name: of the block.
         first_channel: maps a filter to the first of its channels; by default the first of its group.
     """
     (rows, columns, filters), panel = size, int(packed.shape[-1])

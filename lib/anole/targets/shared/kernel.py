@@ -39,20 +39,13 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
 def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
     """Links objects into a shared library with the bare linker; a compiler driver takes as long as LLVM does.
 
-    Whatever goes wrong is the machine's fault: a shared library may refer to whatever it likes.
-
-    Raises:
-        MachineError: there is no linker, or it failed.
+    Whatever goes wrong is a MachineError: a shared library may refer to whatever it likes.
     """
     run_tool("linker", [find_linker(), "-shared", "-o", output, *objects, *(options or ())])
 
 
 def run_tool(kind: str, command: Sequence[str]) -> None:
-    """Runs a tool of a kind, such as ``linker``, that builds libraries; its failure is the machine's fault.
-
-    Raises:
-        MachineError: it cannot be started, or it failed.
-    """
+    """Runs a tool of a kind, such as ``linker``, that builds libraries; its failure is a MachineError."""
     tool = f"the {kind} {command[0]}"
     try:
         made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -65,11 +58,7 @@ def run_tool(kind: str, command: Sequence[str]) -> None:
 
 
 def find_linker() -> str:
-    """Returns the path of the linker.
-
-    Raises:
-        MachineError: there is none.
-    """
+    """Returns the path of the linker; raises MachineError if there is none."""
     linker = shutil.which("ld") or shutil.which("cc")
     if linker is None:
         raise MachineError(

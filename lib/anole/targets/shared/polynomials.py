@@ -49,10 +49,10 @@ def exp(x: Value) -> Value:
         return factor * (1.0 + rest + rest * rest * _polynomial(rest, _EXP))
 
     def of_power(x: Value, power: Value) -> Value:
-        return bound(x - power * _const(log(2)), lambda rest: scaled(power, rest))
+        return bound(x - power * const(log(2)), lambda rest: scaled(power, rest))
 
     def within(x: Value) -> Value:
-        return bound(tirx.floor(x * _const(1 / log(2)) + _const(0.5)), lambda power: of_power(x, power))
+        return bound(tirx.floor(x * const(1 / log(2)) + const(0.5)), lambda power: of_power(x, power))
 
     # exp(x) > x for all finite x; the maximum only passes on infinity and NaN.
     return tirx.max(bound(_clip(x, _MOST_EXPONENT), within), x)
@@ -73,24 +73,24 @@ def logarithm(x: Value) -> Value:
 
     def near_one(rest: Value, power: Value) -> Value:
         square = rest * rest
-        return rest + (square * (rest * _polynomial(rest, _LOG) - _const(0.5)) + power * _const(log(2)))
+        return rest + (square * (rest * _polynomial(rest, _LOG) - const(0.5)) + power * const(log(2)))
 
     def of_parts(fraction: Value, power: Value) -> Value:
-        is_large = fraction > _const(2**0.5)
-        rest = tirx.Select(is_large, fraction * _const(0.5), fraction) - 1.0
-        whole = tirx.Cast("float32", power) + tirx.Select(is_large, _const(1.0), _const(0.0))
+        is_large = fraction > const(2**0.5)
+        rest = tirx.Select(is_large, fraction * const(0.5), fraction) - 1.0
+        whole = tirx.Cast("float32", power) + tirx.Select(is_large, const(1.0), const(0.0))
         return bound(rest, lambda rest: bound(whole, lambda power: near_one(rest, power)))
 
     def of_bits(bits: Value, shift: Value) -> Value:
         fraction = tirx.reinterpret("float32", (bits & ((1 << _BITS) - 1)) | (127 << _BITS))
         return bound(fraction, lambda fraction: of_parts(fraction, (bits >> _BITS) - 127 - shift))
 
-    is_small = x < _const(_LEAST_NORMAL)
-    normal = tirx.Select(is_small, x * _const(2.0**_BITS), x)
+    is_small = x < const(_LEAST_NORMAL)
+    normal = tirx.Select(is_small, x * const(2.0**_BITS), x)
     shift = tirx.Select(is_small, tirx.const(_BITS, "int32"), tirx.const(0, "int32"))
     found = bound(tirx.reinterpret("int32", normal), lambda bits: of_bits(bits, shift))
-    outside = tirx.Select(x >= 0.0, _const(-inf), _const(nan))
-    return tirx.Select(x > 0.0, tirx.Select(x < _const(inf), found, x), outside)
+    outside = tirx.Select(x >= 0.0, const(-inf), const(nan))
+    return tirx.Select(x > 0.0, tirx.Select(x < const(inf), found, x), outside)
 
 
 def sigmoid(x: Value) -> Value:
@@ -105,13 +105,13 @@ def silu(x: Value) -> Value:
 
 def gelu(x: Value) -> Value:
     """Computes x times the normal distribution of x."""
-    return x * _const(0.5) * (1.0 + bound(x * _const(0.5**0.5), erf))
+    return x * const(0.5) * (1.0 + bound(x * const(0.5**0.5), erf))
 
 
 def gelu_tanh(x: Value) -> Value:
     """Computes the approximation of gelu by tanh."""
-    inner = x * (_const((2 / pi) ** 0.5) + _const((2 / pi) ** 0.5 * 0.044715) * x * x)
-    return x * _const(0.5) * (1.0 + bound(inner, tanh))
+    inner = x * (const((2 / pi) ** 0.5) + const((2 / pi) ** 0.5 * 0.044715) * x * x)
+    return x * const(0.5) * (1.0 + bound(inner, tanh))
 
 
 def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
@@ -120,11 +120,11 @@ def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Valu
 
 def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """Evaluates by Horner's rule; the coefficient of the highest power comes first."""
-    return reduce(lambda sum_, coefficient: sum_ * x + _const(coefficient), coefficients[1:], _const(coefficients[0]))
+    return reduce(lambda sum_, coefficient: sum_ * x + const(coefficient), coefficients[1:], const(coefficients[0]))
 
 
 def _clip(x: Value, limit: float) -> Value:
-    return tirx.max(tirx.min(x, _const(limit)), _const(-limit))
+    return tirx.max(tirx.min(x, const(limit)), const(-limit))
 
 
 def bound(value: Value, use: Callable[[Value], Value]) -> Value:
@@ -133,5 +133,6 @@ def bound(value: Value, use: Callable[[Value], Value]) -> Value:
     return tirx.Let(variable, value, use(variable))
 
 
-def _const(value: float) -> Value:
+def const(value: float) -> Value:
+    """Returns a number in float32."""
     return tirx.const(value, "float32")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from anole.keys import canonical_json
+from anole.plain import from_plain, to_plain
 
 RECURRENCE = "anole.recurrence"
 """The attribute of a function that holds the description as JSON; a target may replace the function by its own."""
@@ -23,12 +24,7 @@ Cell = Literal["lstm", "gru", "rnn"]
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation function of ONNX's recurrent operators.
-
-    Attributes:
-        name: its name in lower case, such as ``hardsigmoid``.
-        alpha, beta: its parameters, of which it may ignore both.
-    """
+    """An activation function of ONNX's recurrent operators, by its name in lower case; it may ignore its parameters."""
 
     name: str
     alpha: float = 0.0
@@ -138,18 +134,11 @@ class Recurrence:
         return (*found, Parameter("last_c", states)) if self.cell == "lstm" else tuple(found)
 
     def to_json(self) -> str:
-        """Returns the description as text, from which `recurrence_from_json` makes it again."""
-        return canonical_json(asdict(self))
-
-
-def recurrence_from_json(text: str) -> Recurrence:
-    """Returns the recurrence that a text of `Recurrence.to_json` describes."""
-    given: dict[str, Any] = json.loads(text)
-    activations = tuple(tuple(Activation(**each) for each in several) for several in given.pop("activations"))
-    return Recurrence(**{**given, "backward": tuple(given.pop("backward"))}, activations=activations)
+        """Returns the description as text, from which `recurrence_of` makes it again."""
+        return canonical_json(to_plain(self))
 
 
 def recurrence_of(func: Any) -> Recurrence | None:
     """Returns the recurrence that a function of TVM computes, or None if it is no recurrent kernel."""
     text = func.attrs.get(RECURRENCE) if func.attrs else None
-    return None if text is None else recurrence_from_json(str(text))
+    return None if text is None else from_plain(Recurrence, json.loads(str(text)))

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from anole.targets.shared.polynomials import Value
+from anole.targets.shared.polynomials import Value, const
 from anole.targets.shared.recurrence import LANES, Parameter, Recurrence
 from anole.targets.shared.recurrent_cell import HIDDEN, RESET, UPDATE, CellEquations
 
@@ -31,12 +31,8 @@ class RecurrentStep(ABC):
 
     Its buffers, besides the parameters: ``h`` (halves, *slots), the states before even and odd steps; ``c``, an LSTM's
     cells; ``factor``, what the recurrent weights are multiplied with where that is not ``h``; ``update``, a GRU's
-    update gate; ``scale``, that of each direction's quantised states; ``sums``, of the gates of a tile.
-
-    Args:
-        recurrence: the recurrent layer.
-        slots: the shape of a buffer of states.
-        scope: where buffers of states are.
+    update gate; ``scale``, that of each direction's quantised states; ``sums``, of the gates of a tile. A buffer of
+    states has the shape `slots` and is in the given scope.
     """
 
     def __init__(self, recurrence: Recurrence, slots: Sequence[int], scope: str = "global") -> None:
@@ -93,8 +89,8 @@ class RecurrentStep(ABC):
         rows, blocks = self._own.batch, self._own.blocks
         lows, highs = (allocated(LANES, scope="local") for _ in range(2))
         with T.vectorized(0, LANES) as lane:
-            T.buffer_store(lows, _const(0), [lane])
-            T.buffer_store(highs, _const(0), [lane])
+            T.buffer_store(lows, const(0), [lane])
+            T.buffer_store(highs, const(0), [lane])
         with T.serial(0, rows) as row, T.serial(0, blocks) as block, T.vectorized(0, LANES) as lane:
             state = self._state(step, (direction, row, block * LANES + lane))
             T.buffer_store(lows, tirx.min(lows[lane], state), [lane])
@@ -103,16 +99,16 @@ class RecurrentStep(ABC):
         high = reduce(tirx.max, (highs[lane] for lane in range(LANES)))
         # TVM would multiply by the reciprocal of a constant, whose last bit may decide how a state is rounded.
         levels = allocated(1, scope="local")
-        T.buffer_store(levels, _const(_LEVELS), [0])
+        T.buffer_store(levels, const(_LEVELS), [0])
         T.buffer_store(self._scale, (high - low) / levels[0], [direction])
         scale = self._scale[direction]
         # States that are all 0 would divide by 0.
-        T.buffer_store(highs, tirx.Select(scale > _const(0), scale, _const(1)), [0])
-        T.buffer_store(lows, tirx.min(tirx.nearbyint(-low / highs[0]), _const(_LEVELS)), [0])
+        T.buffer_store(highs, tirx.Select(scale > const(0), scale, const(1)), [0])
+        T.buffer_store(lows, tirx.min(tirx.nearbyint(-low / highs[0]), const(_LEVELS)), [0])
         with T.serial(0, rows) as row, T.serial(0, blocks) as block, T.vectorized(0, LANES) as lane:
             place = (direction, row, block * LANES + lane)
             level = tirx.nearbyint(self._state(step, place) / highs[0])
-            limited = tirx.max(tirx.min(level, _const(_LEVELS) - lows[0]), -lows[0])
+            limited = tirx.max(tirx.min(level, const(_LEVELS) - lows[0]), -lows[0])
             T.buffer_store(self._factor, limited, self._slot(place))
 
     def reset(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
@@ -162,7 +158,7 @@ class RecurrentStep(ABC):
     def _next(self, cell: CellEquations, step: Value, place: Place, gate: Gate) -> Value:
         """Returns the next state of a hidden unit, and stores an LSTM's next cell."""
         if self._own.cell == "rnn":
-            return cell.next_h(gate(0))
+            return cell.opening(gate(0))
         old = self._state(step, place)
         if self._resets_first:
             return cell.mixed(self._update[self._slot(place)], gate(HIDDEN), old)
@@ -198,7 +194,7 @@ class RecurrentStep(ABC):
     def _start(self, step: Value, place: Place, gate: int) -> Value:
         """Returns what a gate's products are added to."""
         if self._own.quantized:
-            return _const(0)
+            return const(0)
         if self._own.reset_after and gate == HIDDEN:
             return self._buffers["bias"][place[0], place[-1]]
         return self._projected(step, place, gate)
@@ -239,7 +235,7 @@ class RecurrentStep(ABC):
         """Writes a hidden unit's new state into the result."""
         direction, row, unit = place
         at = {"t": self._time(step, direction, row), "n": row, "d": direction}
-        value = self._if_active(step, row, self._state(step + 1, place), _const(0))
+        value = self._if_active(step, row, self._state(step + 1, place), const(0))
         T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._own.axes), unit])
 
     def _time(self, step: Value, direction: Value, row: Value) -> Value:
@@ -260,7 +256,7 @@ class RecurrentStep(ABC):
 
     def _or_zero(self, unit: Value, value: Value) -> Value:
         """Returns zero for what fills up the last block."""
-        return value if self._own.padded == self._own.hidden else tirx.Select(unit < self._own.hidden, value, _const(0))
+        return value if self._own.padded == self._own.hidden else tirx.Select(unit < self._own.hidden, value, const(0))
 
     def _in_direction(self, direction: Value, act: Callable[[CellEquations], None]) -> None:
         """Writes statements that depend on a direction's activations."""
@@ -279,7 +275,3 @@ def _argument(parameter: Parameter) -> Any:
 def allocated(*shape: int, scope: str = "global") -> Any:
     """Returns a buffer of the current function."""
     return T.sblock_alloc_buffer(shape, "float32", scope=scope)
-
-
-def _const(value: float) -> Any:
-    return tirx.const(value, "float32")

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
-from anole.targets.kind import Kind, plain_values
-from anole.targets.shared.space_setting import CONSTRAINED, OPEN, described_space
+from anole.targets.kind import CONSTRAINED, OPEN, Kind, described_space, plain_values
 from anole.targets.vta.area import BOUNDS, Bounds
 from anole.targets.vta.geometry import Geometry
 

@@ -11,7 +11,7 @@ from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import NetworkHandlers, Place, version_of
-from anole.targets.shared.space_setting import is_open
+from anole.targets.kind import is_open
 from anole.targets.vta.area import BOUNDS, Bounds
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.simulator.timing import cycles_of

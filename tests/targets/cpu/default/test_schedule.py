@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 import pytest
 import tvm
-import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import te, tirx, topi
@@ -16,11 +15,14 @@ from tvm import te, tirx, topi
 from anole.targets.cpu.default.loop_nests import Machine, even_width
 from anole.targets.cpu.default.schedule import schedule_default
 from anole.targets.cpu.device.lowering import pipeline
+from anole.targets.shared.nodes import collect
 
 from ....examples import examples
 
 MACHINE = Machine(threads=2, vector_bytes=32)
 TARGET = tvm.target.Target({"kind": "llvm"})
+
+PARALLEL, VECTORIZED = tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED
 
 Definition = Callable[..., te.Tensor]
 
@@ -53,27 +55,12 @@ def check(func: tirx.PrimFunc, machine: Machine = MACHINE) -> tirx.PrimFunc:
 
 
 def loop_kinds(func: tirx.PrimFunc) -> set[int]:
-    kinds: set[int] = set()
-
-    def visit(loop: tirx.For) -> None:
-        kinds.add(int(loop.kind))
-
-    tvm_ffi.structural_walk(func.body, (tirx.For, visit))
-    return kinds
+    return {int(loop.kind) for loop in collect(func.body, tirx.For)}
 
 
 def pool(mode: str, layout: str, ceil: bool = False, count_pad: bool = False) -> Definition:
-    return lambda x: topi.nn.pool2d(
-        x,
-        (3, 3),
-        (2, 2),
-        (1, 1),
-        (1, 1, 1, 1),
-        mode,
-        ceil_mode=ceil,
-        layout=layout,
-        count_include_pad=count_pad,
-    )
+    window = ((3, 3), (2, 2), (1, 1), (1, 1, 1, 1))
+    return lambda x: topi.nn.pool2d(x, *window, mode, ceil_mode=ceil, layout=layout, count_include_pad=count_pad)
 
 
 def mean(axes: tuple[int, ...]) -> Definition:
@@ -132,66 +119,56 @@ LARGE: dict[str, tuple[Definition, tuple[tuple[int, ...], ...]]] = {
 }
 
 
+ROWS: dict[str, tuple[Definition, tuple[tuple[int, ...], ...]]] = {
+    "fast_softmax_square": (topi.nn.fast_softmax, ((128, 128),)),
+    "softmax_whole_vectors": (topi.nn.softmax, ((100, 256),)),
+    "fast_softmax_three_axes": (topi.nn.fast_softmax, ((8, 64, 40),)),
+    "log_softmax_whole_vectors": (topi.nn.log_softmax, ((120, 200),)),
+    "layer_norm_rows": (lambda x, g, b: topi.nn.layer_norm(x, g, b, [1]), ((100, 384), (384,), (384,))),
+    "layer_norm_three_axes": (lambda x, g, b: topi.nn.layer_norm(x, g, b, [2]), ((3, 50, 136), (136,), (136,))),
+    "fast_softmax_padded": (topi.nn.fast_softmax, ((2, 50, 197),)),
+    "log_softmax_padded": (topi.nn.log_softmax, ((197, 197),)),
+    "masked_softmax_padded": (lambda x, m: topi.nn.softmax(topi.add(x, m)), ((4, 77, 77), (77, 77))),
+    "layer_norm_padded": (lambda x, g, b: topi.nn.layer_norm(x, g, b, [1]), ((100, 349), (349,), (349,))),
+}
+"""What passes over rows several times, in one parallel loop over the rows."""
+
+
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.examples(4)
 def test_large_functions_are_parallel_vectorised_and_right(name: str) -> None:
     definition, shapes = LARGE[name]
-    kinds = loop_kinds(check(function(definition, *shapes)))
-    assert {tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED} <= kinds
+    assert loop_kinds(check(function(definition, *shapes))) >= {PARALLEL, VECTORIZED}
 
 
+@pytest.mark.parametrize("name", ROWS)
 @pytest.mark.examples(3)
+def test_what_goes_over_rows_several_times_does_so_row_by_row(name: str) -> None:
+    definition, shapes = ROWS[name]
+    assert check(function(definition, *shapes)).script().count("T.parallel(") == 1
+
+
 @pytest.mark.parametrize(
-    ("definition", "shapes"),
+    ("definition", "shape", "kinds"),
     [
-        (topi.nn.fast_softmax, ((128, 128),)),
-        (topi.nn.softmax, ((100, 256),)),
-        (topi.nn.fast_softmax, ((8, 64, 40),)),
-        (topi.nn.log_softmax, ((120, 200),)),
-        (lambda x, g, b: topi.nn.layer_norm(x, g, b, [1]), ((100, 384), (384,), (384,))),
-        (lambda x, g, b: topi.nn.layer_norm(x, g, b, [2]), ((3, 50, 136), (136,), (136,))),
-        (topi.nn.fast_softmax, ((2, 50, 197),)),
-        (topi.nn.log_softmax, ((197, 197),)),
-        (lambda x, m: topi.nn.softmax(topi.add(x, m)), ((4, 77, 77), (77, 77))),
-        (lambda x, g, b: topi.nn.layer_norm(x, g, b, [1]), ((100, 349), (349,), (349,))),
+        # Rows that threads cannot share, or that are short; and columns, which are not rows.
+        *((lambda x: topi.nn.softmax(x, -1), shape, {PARALLEL, VECTORIZED}) for shape in ((3, 40000), (20, 30, 1))),
+        (lambda x: topi.nn.softmax(x, -1), (6, 8), {VECTORIZED}),
+        (lambda x: topi.nn.softmax(x, 1), (10, 64, 48), {PARALLEL, VECTORIZED}),
+        # The channels of an image, which are interleaved.
+        (lambda x: topi.transpose(x, (0, 2, 3, 1)), (1, 3, 96, 96), {PARALLEL}),
+        (topi.nn.relu, (1, 1000), {VECTORIZED}),
+        # Two results in one block: the position and the value of the largest element.
+        (lambda x: topi.argmax(x, 1), (101, 1001), {PARALLEL, VECTORIZED}),
+        (lambda x: topi.cumsum(x, 1), (64, 512), {PARALLEL}),
+        # A whole tensor of several axes.
+        (lambda x: topi.max(x, [0, 1, 2, 3]), (1, 32, 80, 24), {PARALLEL, VECTORIZED}),
     ],
 )
-def test_what_goes_over_rows_several_times_does_so_row_by_row(
-    definition: Definition, shapes: tuple[tuple[int, ...], ...]
+def test_other_functions_are_right_and_wake_threads_where_that_pays(
+    definition: Definition, shape: tuple[int, ...], kinds: set[int]
 ) -> None:
-    scheduled = check(function(definition, *shapes))
-    assert scheduled.script().count("T.parallel(") == 1
-
-
-@pytest.mark.parametrize("shape", [(100, 197), (3, 40000), (20, 30, 1), (6, 8)])
-def test_rows_that_threads_cannot_share_or_that_are_short(shape: tuple[int, ...]) -> None:
-    check(function(lambda x: topi.nn.softmax(x, -1), *[shape]))
-
-
-def test_columns_are_not_rows() -> None:
-    check(function(lambda x: topi.nn.softmax(x, 1), (10, 64, 48)))
-
-
-def test_channels_of_an_image_are_interleaved_in_parallel() -> None:
-    scheduled = check(function(lambda x: topi.transpose(x, (0, 2, 3, 1)), (1, 3, 96, 96)))
-    assert tirx.ForKind.PARALLEL in loop_kinds(scheduled)
-
-
-def test_small_functions_wake_no_threads() -> None:
-    scheduled = check(function(topi.nn.relu, (1, 1000)))
-    assert loop_kinds(scheduled) >= {tirx.ForKind.VECTORIZED}
-    assert tirx.ForKind.PARALLEL not in loop_kinds(scheduled)
-
-
-def test_what_cannot_be_scheduled_block_by_block_is_at_least_parallel() -> None:
-    # Two results in one block: the position and the value of the largest element.
-    scheduled = check(function(lambda x: topi.argmax(x, 1), (101, 1001)))
-    assert tirx.ForKind.PARALLEL in loop_kinds(scheduled)
-
-
-def test_opaque_functions_stay_as_they_are() -> None:
-    func = function(lambda x: topi.cumsum(x, 1), (64, 512))
-    check(func)
+    assert loop_kinds(check(function(definition, shape))) & {PARALLEL, VECTORIZED} == kinds
 
 
 @pytest.mark.parametrize("machine", [Machine(1, 16), Machine(2, 64), Machine(7, 32)])
@@ -261,8 +238,3 @@ def graphs(draw: st.DrawFn) -> tirx.PrimFunc:
 @given(graphs(), st.sampled_from([Machine(2, 64), Machine(2, 16), Machine(3, 32)]))
 def test_random_graphs_keep_their_meaning(func: tirx.PrimFunc, machine: Machine) -> None:
     check(func, machine)
-
-
-def test_all_threads_reduce_a_whole_tensor_of_several_axes() -> None:
-    func = check(function(lambda data: topi.max(data, [0, 1, 2, 3]), (1, 32, 80, 24)))
-    assert {tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED} <= loop_kinds(func)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,8 +28,6 @@ from ....examples import examples
 HERE = Path(__file__).parent
 SOURCES = Path(runtime.__file__).parent
 GROUPS = Path("/sys/fs/cgroup/cpu")
-
-Load = Callable[..., ctypes.CDLL]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +55,13 @@ def loaded(library: Path, folder: Path, threads: str | None = "4") -> Iterator[c
             yield found
         finally:
             _ctypes.dlclose(found._handle)
+
+
+@pytest.fixture
+def loops(library: Path, tmp_path: Path) -> Iterator[ctypes.CDLL]:
+    """The library with a pool of four threads."""
+    with loaded(library, tmp_path) as found:
+        yield found
 
 
 def visits(
@@ -92,49 +98,38 @@ def test_every_iteration_is_computed_once(
             assert (visits(loops, extent, chunks) == 1).all()
 
 
-def test_loops_within_loops_are_computed(library: Path, tmp_path: Path) -> None:
-    with loaded(library, tmp_path) as loops:
-        assert (visits(loops, 20, nested=30) == 1).all()
+def test_loops_within_loops_are_computed(loops: ctypes.CDLL) -> None:
+    assert (visits(loops, 20, nested=30) == 1).all()
 
 
-def test_threads_that_call_at_once_do_not_disturb_each_other(library: Path, tmp_path: Path) -> None:
-    with loaded(library, tmp_path) as loops:
-        wrong = []
+def test_threads_that_call_at_once_do_not_disturb_each_other(loops: ctypes.CDLL) -> None:
+    def wrong(_: int) -> list[int]:
+        return [extent for extent in range(1, 400) if (visits(loops, extent) != 1).any()]
 
-        def call() -> None:
-            wrong.extend(extent for extent in range(1, 400) if (visits(loops, extent) != 1).any())
-
-        callers = [threading.Thread(target=call) for _ in range(4)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        assert not wrong
+    with ThreadPoolExecutor(4) as callers:
+        assert list(callers.map(wrong, range(4))) == [[]] * 4
 
 
-def test_a_worker_that_slept_works_again(library: Path, tmp_path: Path) -> None:
-    with loaded(library, tmp_path) as loops:
-        for _ in range(3):
-            assert (visits(loops, 64, slow_us=100) == 1).all()
-            time.sleep(0.02)
+def test_a_worker_that_slept_works_again(loops: ctypes.CDLL) -> None:
+    for _ in range(3):
+        assert (visits(loops, 64, slow_us=100) == 1).all()
+        time.sleep(0.02)
 
 
-def test_a_child_process_has_workers_of_its_own(library: Path, tmp_path: Path) -> None:
-    with loaded(library, tmp_path) as loops:
-        visits(loops, 10)
-        child = os.fork()
-        if not child:
-            right = (visits(loops, 100, slow_us=10) == 1).all() and soon(lambda: workers() == 3)
-            os._exit(0 if right else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        assert (visits(loops, 10) == 1).all()
+def test_a_child_process_has_workers_of_its_own(loops: ctypes.CDLL) -> None:
+    visits(loops, 10)
+    child = os.fork()
+    if not child:
+        right = (visits(loops, 100, slow_us=10) == 1).all() and soon(lambda: workers() == 3)
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (visits(loops, 10) == 1).all()
 
 
-def test_a_failed_chunk_fails_the_loop_and_not_the_next_one(library: Path, tmp_path: Path) -> None:
-    with loaded(library, tmp_path) as loops:
-        counts = np.zeros(50, np.int32)
-        assert loops.run(50, counts.ctypes.data, 0, 0, 0, 30) == -1
-        assert (visits(loops, 50) == 1).all()
+def test_a_failed_chunk_fails_the_loop_and_not_the_next_one(loops: ctypes.CDLL) -> None:
+    counts = np.zeros(50, np.int32)
+    assert loops.run(50, counts.ctypes.data, 0, 0, 0, 30) == -1
+    assert (visits(loops, 50) == 1).all()
 
 
 def test_the_workers_end_with_the_library(library: Path, tmp_path: Path) -> None:
@@ -172,9 +167,8 @@ def test_a_caller_bound_to_one_processor_has_workers_on_others(library: Path, tm
             os.sched_setaffinity(threading.get_native_id(), {min(os.sched_getaffinity(0))})
             visits(loops, 10)
 
-        caller = threading.Thread(target=call)
-        caller.start()
-        caller.join()
+        with ThreadPoolExecutor(1) as caller:
+            caller.submit(call).result()
         assert loops.threads() > 1
 
 

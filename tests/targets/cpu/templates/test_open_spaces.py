@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given
 
 from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions
@@ -21,9 +20,7 @@ from anole.targets.cpu.target import CpuTarget
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 from anole.testing.formulas import Formula
 
-from ....examples import examples
-from .kernels import error_of
-from .workloads import workloads
+from .cases import SEEDS, error_of, tries, workloads
 
 SAME = (1, 1, 1, 1)
 OPEN = CpuTarget({**describe_cpu(space="open"), "threads": 2})
@@ -55,8 +52,8 @@ def accumulators(config: Config) -> int:
 
 
 @pytest.mark.guard
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
-@given(workload=workloads, seed=st.integers(0, 1 << 30))
+@tries(10)
+@given(workload=workloads, seed=SEEDS)
 def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
     (config,) = drawn(workload, 1, seed)
     assume(accumulators(config) <= SMALL_TILE)
@@ -64,8 +61,8 @@ def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
-@given(workload=workloads, seed=st.integers(0, 1 << 30))
+@tries(200)
+@given(workload=workloads, seed=SEEDS)
 def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -> None:
     (config,) = drawn(workload, 1, seed)
     assume(accumulators(config) <= SMALL_TILE)
@@ -99,8 +96,8 @@ def test_the_papers_layers_have_the_nested_tilings(workload: Conv2d) -> None:
     assert ALGORITHM not in [knob.name for knob in space.knobs]
 
 
-@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
-@given(workload=workloads, seed=st.integers(0, 1 << 30))
+@tries(50)
+@given(workload=workloads, seed=SEEDS)
 def test_an_open_space_holds_the_constrained_one_and_its_default(workload: Workload, seed: int) -> None:
     space, constrained = OPEN.space(workload), EXACT.space(workload)
     for vector in constrained.sample(4, np.random.default_rng(seed)):

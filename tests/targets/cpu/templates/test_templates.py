@@ -1,81 +1,150 @@
-"""The CPU's templates: any valid config of any workload gives the right result."""
+"""The CPU's templates: any valid config of any workload gives the right result, for any vectors."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given
 
-from anole.record import Config
-from anole.targets.cpu.target import CpuTarget
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.space import ALGORITHM
+from anole.targets.base import WINOGRAD
+from anole.targets.shared.reference import weight_shape
+from anole.task import BatchMatmul, Conv2d, Dense
 
-from ....examples import examples
-from . import kernels
-from .kernels import PROCESSOR, drawn, text_of
-from .workloads import workloads
+from .cases import ATROUS, AVX2, AVX512, FROM_MEMORY, IDLE, NEON, SEEDS, Case, cases, tries
 
-TARGET = CpuTarget(PROCESSOR)
-SLOW_EXAMPLES = settings(
-    max_examples=examples(35), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+SAME = (1, 1, 1, 1)
+
+
+@tries(100)
+@given(case=cases, seed=SEEDS)
+# Two bundles, the second of which lacks a group; and one with filters that fill no vector.
+@example(case=Case(Conv2d(2, 9, 7, 15, 12, (3, 3), (2, 1), (1, 0, 2, 1), groups=3), AVX512), seed=0)
+@example(case=Case(Conv2d(1, 6, 6, 20, 20, (3, 3), groups=5), AVX512), seed=1)
+# Blocks that span two images, in whole rows of tiles.
+@example(case=Case(Conv2d(4, 4, 5, 3, 16, (3, 3), padding=(2, 2, 2, 2)), values={ALGORITHM: WINOGRAD}), seed=0)
+# Dilated: rows that the dilation divides, and columns that it does not.
+@example(
+    case=Case(Conv2d(2, 12, 13, 3, 16, (3, 3), padding=(4, 3, 4, 3), dilation=(4, 3)), values={ALGORITHM: WINOGRAD}),
+    seed=0,
 )
+def test_any_valid_config_is_right(case: Case, seed: int) -> None:
+    assert case.error(case.drawn(seed)) < 1e-5
 
 
-def error_of(workload: Workload, config: Config) -> float:
-    return kernels.error_of(TARGET.template(workload), workload, config)
-
-
-@SLOW_EXAMPLES
-@given(workload=workloads, seed=st.integers(0, 1 << 30))
-def test_any_valid_config_is_right(workload: Workload, seed: int) -> None:
-    assert error_of(workload, drawn(TARGET.space(workload), seed)) < 1e-5
-
-
-@SLOW_EXAMPLES
-@given(workload=workloads)
-def test_the_default_config_is_valid(workload: Workload) -> None:
-    assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None
-
-
-@settings(max_examples=examples(50), deadline=None)
-@given(workload=workloads, seed=st.integers(0, 1 << 30))
-def test_the_features_describe_every_config_alike(workload: Workload, seed: int) -> None:
-    space = TARGET.space(workload)
-    vectors = space.sample(5, np.random.default_rng(seed))
-    features = space.features(vectors)
-    assert features.shape[0] == len(vectors)
+@tries(200)
+@given(case=cases, seed=SEEDS)
+def test_every_space_has_a_valid_default_and_features(case: Case, seed: int) -> None:
+    vectors = case.space.sample(5, np.random.default_rng(seed))
+    features = case.space.features(vectors)
+    assert len(vectors) and case.space.valid(vectors).all()
     assert np.isfinite(features).all()
-    np.testing.assert_array_equal(features[:1], space.features(vectors[:1]))
+    np.testing.assert_array_equal(features[:1], case.space.features(vectors[:1]))
+    assert case.space.rejection(case.default) is None
+
+
+@tries(90)
+@given(case=cases.filter(lambda case: isinstance(case.workload, Conv2d)), seed=SEEDS)
+def test_packed_weights_are_the_filters_in_order_and_zeros(case: Case, seed: int) -> None:
+    config, template, filters = case.drawn(seed), case.template, case.workload.out_channels
+    weight = np.random.default_rng(seed).standard_normal(weight_shape(case.workload), dtype=np.float32)
+    packed = template.pack_weight(case.workload, config, weight)
+    assert packed.shape == template.packed_shape(case.workload, config) and packed.dtype == np.float32
+    found = np.moveaxis(packed, 0, -2).reshape(*packed.shape[1:-1], -1)
+    assert not found[..., filters:].any()
+    if config.get(ALGORITHM) == WINOGRAD:
+        # The last point is infinity, at which a filter has the value of its last tap.
+        found, weight = found[-1, -1], weight[-1, -1]
+    np.testing.assert_array_equal(found[..., :filters], weight.reshape(*found.shape[:-1], filters))
+
+
+def depthwise(size: int, channels: int, stride: int = 1) -> Conv2d:
+    return Conv2d(1, size, size, channels, channels, (3, 3), (stride, stride), SAME, groups=channels)
+
+
+def apart(channels: int) -> Conv2d:
+    return Conv2d(1, 8, 8, channels, 16, (3, 3), padding=SAME, exact=True)
+
+
+def grouped(filters: int, channels: int) -> Conv2d:
+    return Conv2d(1, 14, 14, 8 * channels, 8 * filters, (3, 3), padding=SAME, groups=8)
 
 
 @pytest.mark.parametrize(
-    "workload",
+    "case",
     [
-        Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1), groups=16),
-        Conv2d(1, 5, 7, 64, 1, (1, 1)),
-        Conv2d(1, 1, 1, 3, 5, (1, 1)),
-        Conv2d(1, 9, 9, 3, 33, (7, 7), strides=(2, 2), padding=(3, 3, 3, 3)),
-        Dense(1, 512, 1000),
-        Dense(3, 1, 1),
-        BatchMatmul(1, 1, 1, 1),
-        BatchMatmul(2, 19, 8, 19, transpose_right=True),
-        # TVM's partition of its tiles would be wrong.
-        Conv2d(1, 10, 10, 96, 96, (7, 7), padding=(3, 3, 3, 3), groups=96),
+        *map(
+            Case,
+            [
+                Conv2d(1, 8, 8, 16, 16, (3, 3), padding=SAME, groups=16),
+                Conv2d(1, 5, 7, 64, 1, (1, 1)),
+                Conv2d(1, 1, 1, 3, 5, (1, 1)),
+                Conv2d(1, 9, 9, 3, 33, (7, 7), strides=(2, 2), padding=(3, 3, 3, 3)),
+                Dense(1, 512, 1000),
+                Dense(3, 1, 1),
+                BatchMatmul(1, 1, 1, 1),
+                BatchMatmul(2, 19, 8, 19, transpose_right=True),
+                # TVM's partition of its tiles would be wrong.
+                Conv2d(1, 10, 10, 96, 96, (7, 7), padding=(3, 3, 3, 3), groups=96),
+                *(depthwise(112, 32), depthwise(112, 96, 2), depthwise(14, 384), depthwise(7, 960)),
+            ],
+        ),
+        *(Case(grouped(filters, channels), AVX512) for filters, channels in ((4, 4), (8, 8), (12, 12), (2, 1))),
+        *(Case(Conv2d(2, 9, 11, 12, 19, (3, 3), padding=SAME), unit) for unit in (AVX512, AVX2, NEON)),
+        *(Case(BatchMatmul(2, 12, 20, 64), values={"pack_at": place}) for place in ("inline", "tile", "root")),
+        *map(Case, IDLE),
     ],
-    ids=lambda workload: workload.label,
+    ids=lambda case: case.workload.label,
 )
-@pytest.mark.examples(4)
-def test_defaults_of_awkward_shapes_are_right(workload: Workload) -> None:
-    assert error_of(workload, TARGET.default_config(workload)) < 1e-5
+@pytest.mark.examples(14)
+def test_defaults_of_awkward_shapes_are_right(case: Case) -> None:
+    assert case.space.rejection(case.config) is None
+    assert case.error(case.config) < 1e-5
 
 
-@pytest.mark.parametrize("pack_at", ["inline", "tile", "root"])
-def test_products_are_right_wherever_panels_are_packed(pack_at: str) -> None:
-    workload = BatchMatmul(2, 12, 20, 64)
-    config = {**TARGET.default_config(workload), "pack_at": pack_at}
-    assert TARGET.space(workload).rejection(config) is None
-    assert error_of(workload, config) < 1e-5
+SHARED, VECTORS = {"T.parallel(", "T.unroll("}, {"T.parallel(", "T.vectorized(", "T.unroll("}
+CHOSEN = {"prefetch", "buffer_dim_align", "T.Shuffle(", "T.Select("}
+"""What only some kernels hold."""
+
+PLAIN = Conv2d(1, 12, 12, 32, 32, (3, 3))
+
+
+@pytest.mark.parametrize(
+    ("case", "held"),
+    [
+        (Case(Conv2d(1, 14, 14, 32, 64, (3, 3), padding=SAME, exact=True)), VECTORS),
+        (Case(BatchMatmul(4, 16, 8, 24, transpose_right=True)), VECTORS),
+        *((Case(depthwise(*each), AVX512), {*SHARED, "T.vectorized(16)"}) for each in ((112, 96, 2), (7, 960))),
+        *((Case(grouped(*each), AVX512), {*SHARED, "T.Shuffle("}) for each in ((4, 4), (2, 1))),
+        *((Case(grouped(*each), AVX512), {*SHARED, "T.Select("}) for each in ((8, 8), (12, 12))),
+        *((Case(each, values={"prefetch": 0}), {"T.parallel("}) for each in FROM_MEMORY),
+        *((Case(each, values={"prefetch": 1}), {"prefetch"}) for each in FROM_MEMORY),
+        (Case(Dense(7, 500, 600), values={"prefetch_k": 0}), {"T.parallel("}),
+        (Case(Dense(7, 500, 600), values={"prefetch_k": 32}), {"prefetch"}),
+        # Points of a tile, and pixels, that are whole ways of the cache apart are stored with gaps.
+        (Case(PLAIN, values={"prefetch_rc": 0}), {*VECTORS, "buffer_dim_align"}),
+        (Case(PLAIN, values={"prefetch_rc": 4}), {*VECTORS, "buffer_dim_align", "prefetch"}),
+        (Case(apart(512), values={"pad_at": "root"}), VECTORS),
+        (Case(apart(1024), values={"pad_at": "root"}), {*VECTORS, "buffer_dim_align"}),
+        (Case(apart(1024), values={"pad_at": "inline"}), VECTORS),
+    ],
+)
+def test_kernels_hold_what_was_chosen(case: Case, held: set[str]) -> None:
+    text = case.text(case.config)
+    assert {mark for mark in CHOSEN | held if mark in text} == held
+
+
+@pytest.mark.parametrize("side", [7, 14, 56])
+def test_ordinary_convolutions_have_no_conditions(side: int) -> None:
+    case = Case(Conv2d(1, side, side, 16, 32, (3, 3), padding=SAME, exact=True), values={"pad_at": "root"})
+    assert "if " not in case.text(case.config)
+
+
+def test_the_reduction_is_inside_the_condition() -> None:
+    whole = {name: (3, 1) for name in ("tile_ry", "tile_rx")} | {"tile_rc": (1, 16), "pad_at": "root"}
+    case = Case(ATROUS, values=whole)
+    before, _, inside = case.text(case.config).partition("if ")
+    assert "conv2d_init" in before and "conv2d_update" in inside and "conv2d_update" not in before
 
 
 @pytest.mark.parametrize(
@@ -88,15 +157,5 @@ def test_products_are_right_wherever_panels_are_packed(pack_at: str) -> None:
     ids=["whole vectors", "a part of one", "transposed"],
 )
 def test_only_whole_vectors_are_read_in_place(workload: BatchMatmul, in_place: bool) -> None:
-    (pack_at,) = (knob for knob in TARGET.space(workload).knobs if knob.name == "pack_at")
+    (pack_at,) = (knob for knob in Case(workload).space.knobs if knob.name == "pack_at")
     assert ("inline" in pack_at.values) == in_place
-
-
-@pytest.mark.parametrize(
-    "workload",
-    [Conv2d(1, 14, 14, 32, 64, (3, 3), padding=(1, 1, 1, 1)), BatchMatmul(4, 16, 8, 24, transpose_right=True)],
-    ids=lambda workload: workload.operator,
-)
-def test_vectors_and_parallel_loops_are_there(workload: Workload) -> None:
-    text = text_of(TARGET.template(workload), workload, TARGET.default_config(workload))
-    assert "T.parallel(" in text and "T.vectorized(" in text and "T.unroll(" in text

@@ -1,4 +1,4 @@
-"""Winograd on the CPU: any config of any workload is right, for any vectors, and asks for weights where it should."""
+"""Winograd on the CPU: it loses little precision, and its space holds what the registers and the cache do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.targets.cpu.device.vector_unit import VectorUnit
@@ -16,26 +16,7 @@ from anole.targets.cpu.templates.winograd import WinogradTemplate
 from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.task import Conv2d
 
-from ....examples import examples
-from .kernels import UNIT, UNITS, drawn, error_of, text_of
-from .workloads import winograd_convolutions
-
-
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
-@given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
-# Blocks that span two images, in whole rows of tiles.
-@example(workload=Conv2d(4, 4, 5, 3, 16, (3, 3), padding=(2, 2, 2, 2)), seed=0)
-# Dilated: rows that the dilation divides, and columns that it does not.
-@example(workload=Conv2d(2, 12, 13, 3, 16, (3, 3), padding=(4, 3, 4, 3), dilation=(4, 3)), seed=0)
-def test_any_valid_config_is_right(workload: Conv2d, seed: int) -> None:
-    assert error_of(WinogradTemplate(UNIT), workload, drawn(winograd_space(UNIT, 2, workload), seed)) < 1e-5
-
-
-@pytest.mark.examples(1)
-@pytest.mark.parametrize("unit", UNITS.values(), ids=list(UNITS))
-def test_any_vectors_will_do(unit: VectorUnit) -> None:
-    workload = Conv2d(2, 9, 11, 12, 19, (3, 3), padding=(1, 1, 1, 1))
-    assert error_of(WinogradTemplate(unit), workload, winograd_space(unit, 2, workload).best_drawn) < 1e-5
+from .cases import SEEDS, UNIT, UNITS, drawn, error_of, tries, winograd
 
 
 @pytest.mark.examples(2)
@@ -46,29 +27,6 @@ def test_large_tiles_lose_little_of_many_channels(taps: int, size: int, bound: f
     workload = Conv2d(1, 12, 12, 512, 16, (taps, taps), padding=(1, 1, 1, 1))
     config = drawn(winograd_space(UNIT, 1, workload), tile_size=size)
     assert 1e-8 < error_of(WinogradTemplate(UNIT), workload, config) < bound
-
-
-@pytest.mark.parametrize("prefetch_rc", [0, 4])
-def test_weights_are_asked_for_only_where_that_was_chosen(prefetch_rc: int) -> None:
-    workload = Conv2d(1, 12, 12, 32, 32, (3, 3))
-    config = drawn(winograd_space(UNIT, 1, workload), prefetch_rc=prefetch_rc)
-    text = text_of(WinogradTemplate(UNIT), workload, config)
-    assert ("prefetch" in text) == bool(prefetch_rc)
-    assert "T.parallel(" in text and "T.vectorized(" in text
-
-
-@given(workload=winograd_convolutions, seed=st.integers(0, 1 << 30))
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
-def test_packed_weights_are_the_transformed_ones_and_zeros(workload: Conv2d, seed: int) -> None:
-    template, config = WinogradTemplate(UNIT), drawn(winograd_space(UNIT, 2, workload), seed)
-    rng = np.random.default_rng(seed)
-    weight = rng.standard_normal((*workload.kernel, workload.in_channels, workload.out_channels), dtype=np.float32)
-    packed = template.pack_weight(workload, config, weight)
-    assert packed.shape == template.packed_shape(workload, config) and packed.dtype == np.float32
-    filters = np.moveaxis(packed, 0, 3).reshape(*packed.shape[1:4], -1)
-    assert not filters[..., workload.out_channels :].any()
-    # The last point is infinity, at which a filter has the value of its last tap.
-    np.testing.assert_array_equal(filters[-1, -1, :, : workload.out_channels], weight[-1, -1])
 
 
 RELATIVE = {"eighth", "more loads"}
@@ -94,8 +52,8 @@ def limits_broken(unit: VectorUnit, workload: Conv2d, config: Mapping[str, Any])
     return {reason for reason, is_broken in broken.items() if is_broken}
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
-@given(workload=winograd_convolutions, unit=st.sampled_from(list(UNITS.values())), seed=st.integers(0, 1 << 30))
+@tries(60)
+@given(workload=winograd, unit=UNITS, seed=SEEDS)
 def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, unit: VectorUnit, seed: int) -> None:
     space = winograd_space(unit, 2, workload)
     config = space.config(space.vectors(np.random.default_rng(seed).integers(0, space.size, 1))[0])
@@ -106,8 +64,8 @@ def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, unit:
         assert any(each in reason for each in broken)
 
 
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
-@given(workload=winograd_convolutions, unit=st.sampled_from(list(UNITS.values())), threads=st.integers(1, 9))
+@tries(30)
+@given(workload=winograd, unit=UNITS, threads=st.integers(1, 9))
 def test_every_tile_size_leaves_a_choice(workload: Conv2d, unit: VectorUnit, threads: int) -> None:
     space = winograd_space(unit, threads, workload)
     draw = partial(drawn, space, 0)

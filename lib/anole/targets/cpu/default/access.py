@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
@@ -19,7 +18,6 @@ class Axis:
     """One loop over a block.
 
     Attributes:
-        extent: number of iterations.
         reduction: whether iterations accumulate into the same elements.
         store: distance in elements between the stores of consecutive iterations; None if it is not constant.
         loads: the same for every load, in order of appearance, without a reduction's own result.
@@ -89,8 +87,9 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
         return None
     if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
         return None
-    loads = [load for load in _loads(block.body.value) if not load.source.same_as(block.body.buffer)]
-    calls = {_call_name(call) for call in collect(block.body.value, ir.Call)}
+    loads = [load for load in collect(block.body.value, ir.TensorLoad) if not load.source.same_as(block.body.buffer)]
+    named = (call.op.name for call in collect(block.body.value, ir.Call) if isinstance(call.op, ir.Op))
+    calls = {str(name).rpartition(".")[2] for name in named}
     strides = _Strides(block)
     store = strides.of(block.body.buffer, block.body.indices)
     moved = [strides.of(load.source, load.indices) for load in loads]
@@ -106,7 +105,7 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
     buffers = [block.body.buffer, *(load.source for load in loads)]
     return Block(
         axes=axes,
-        lane_bytes=max(_element_bytes(buffer) for buffer in buffers),
+        lane_bytes=max(1, *(int(tvm_ffi.dtype(str(buffer.ty.dtype)).bits) // 8 for buffer in buffers)),
         branches="if_then_else" in calls or bool(collect(block.body.value, tirx.Select)),
         expensive=bool(calls & _EXPENSIVE),
     )
@@ -115,7 +114,7 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
 def reads_elementwise(consumer: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
     """Whether a block reads a buffer only at its own position, so that both can share their loops."""
     own = [iter_var.var for iter_var in consumer.iter_vars]
-    loads = [load for load in _loads(consumer.body) if load.source.same_as(buffer)]
+    loads = [load for load in collect(consumer.body, ir.TensorLoad) if load.source.same_as(buffer)]
     return bool(loads) and all(
         len(load.indices) == len(own) and all(index.same_as(var) for index, var in zip(load.indices, own, strict=True))
         for load in loads
@@ -143,15 +142,3 @@ class _Strides:
         equation = sym.detect_linear_equation(flat, [variable])
         coefficient = self._analyzer.simplify(equation[0]) if equation else None
         return int(coefficient) if isinstance(coefficient, tirx.IntImm) else None
-
-
-def _loads(root: Any) -> list[Any]:
-    return collect(root, ir.TensorLoad)
-
-
-def _call_name(call: ir.Call) -> str:
-    return str(call.op.name).rpartition(".")[2] if isinstance(call.op, ir.Op) else ""
-
-
-def _element_bytes(buffer: tirx.Buffer) -> int:
-    return max(1, int(tvm_ffi.dtype(str(buffer.ty.dtype)).bits) // 8)

@@ -29,12 +29,7 @@ SBlockRV = Any
 
 @dataclass(frozen=True)
 class Machine:
-    """The properties of the processor that the default schedule needs.
-
-    Attributes:
-        threads: number of threads that run at once.
-        vector_bytes: width of a vector register.
-    """
+    """The processor as the default schedule sees it: the number of threads, and the width of a vector register."""
 
     threads: int
     vector_bytes: int
@@ -45,14 +40,10 @@ class Machine:
 
 
 def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[SBlockRV], machine: Machine) -> None:
-    """Vectorises a spatial block along its most contiguous axis, and runs its outer loops in parallel.
+    """Vectorises a spatial block, a nest of its own, along its most contiguous axis, and runs outer loops in parallel.
 
-    Args:
-        schedule: the function's schedule, in which the block is a nest of its own.
-        rv: the spatial block.
-        feeding: reductions whose results only this block reads, element by element; they are computed just above the
-            vector, with their accumulators in registers.
-        machine: the processor.
+    `feeding` are reductions whose results only this block reads, element by element; they are computed just above the
+    vector, with their accumulators in registers.
     """
     block, fed = described_block(schedule, rv), [described_block(schedule, feeder) for feeder in feeding]
     lanes = machine.lanes(block, *fed)
@@ -92,8 +83,9 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
         return
     rows = [loop for loop, axis in zip(loops, axes, strict=True) if not axis.reduction]
     n_rows, extent = prod(axis.extent for axis in axes if not axis.reduction), axes[position].extent
-    chunks = _chunks(extent, machine.threads)
-    if n_rows < machine.threads and block.work >= SERIAL_WORK and chunks > 1:
+    threads = machine.threads
+    chunks = next((n for n in range(_CHUNKS, threads - 1, -1) if extent % n == 0 and n % threads == 0), 1)
+    if n_rows < threads and block.work >= SERIAL_WORK and chunks > 1:
         piece, _ = schedule.split(loops[position], [chunks, None])
         schedule_row_reduction(schedule, schedule.rfactor(piece, len(rows)), machine)
         return
@@ -104,17 +96,15 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
     schedule.reorder(*rows, *others, steps, vector)
     partial = schedule.rfactor(vector, len(rows))
     parallel = block.work >= SERIAL_WORK and n_rows > 1
-    if extent % width:
+    if extent % width or not rows:
         # compute_at would lose the predicate of the last, partial step, so the partial block has loops of its own.
         _vectorize_partial(schedule, partial, len(rows), parallel, machine)
-    elif rows:
+    else:
         row = rows[-1]
         if parallel:
             fused, count = run_in_parallel(schedule, rows, machine)
             row = fused if count == len(rows) else row
         accumulate(schedule, partial, row, width)
-    else:
-        _vectorize_partial(schedule, partial, 0, False, machine)
     schedule.decompose_reduction(rv, schedule.get_loops(rv)[-1])
 
 
@@ -127,14 +117,11 @@ def row_axis(axes: Sequence[Axis]) -> int | None:
 
 
 def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: Machine) -> tuple[LoopRV, int]:
-    """Fuses as few of the outermost loops as the threads can share evenly, and runs them in parallel.
-
-    Returns:
-        The parallel loop, and the number of loops fused into it.
-    """
+    """Fuses as few outermost loops as threads can share evenly; returns the parallel loop, and how many are in it."""
     sizes = [prod(_extent(schedule, loop) for loop in loops[:n]) for n in range(1, len(loops) + 1)]
-    even = (n for n, size in enumerate(sizes, 1) if _shares_evenly(size, machine.threads))
-    count = next(even, len(loops))
+    threads = machine.threads
+    even = (n >= 16 * threads or (n >= threads and n % threads == 0) for n in sizes)
+    count = next((at for at, is_even in enumerate(even, 1) if is_even), len(loops))
     fused = schedule.fuse(*loops[:count]) if count > 1 else loops[0]
     schedule.parallel(fused)
     return fused, count
@@ -187,8 +174,7 @@ def _tile(
 ) -> tuple[list[LoopRV], LoopRV, LoopRV]:
     """Splits the vector off the loop at a position and moves it innermost, across a tile of another loop if asked.
 
-    Returns:
-        The outer loops, the loop above the vector, and the vector, outermost first.
+    It returns the outer loops, the loop above the vector, and the vector.
     """
     outer = [loop for i, loop in enumerate(loops) if i != position]
     above, vector = schedule.split(loops[position], [None, width])
@@ -205,15 +191,20 @@ def _tile(
 def accumulate(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV, width: int) -> None:
     """Computes a reduction inside a loop, with vectors of accumulators."""
     schedule.compute_at(rv, at)
-    chain = schedule.get_loops(rv)
-    depth = next(i for i, loop in enumerate(chain, 1) if schedule.get(loop).same_as(schedule.get(at)))
-    inside = list(chain[depth:])
+    inside = loops_inside(schedule, rv, at)
     lanes = inside.pop(0) if width > 1 else None
     if lanes is not None:
         schedule.reorder(*inside, lanes)
         schedule.vectorize(lanes)
     if inside:
         schedule.decompose_reduction(rv, inside[0])
+
+
+def loops_inside(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV) -> list[LoopRV]:
+    """Returns the loops around a block that are inside a loop."""
+    loops = schedule.get_loops(rv)
+    depth = next(i for i, loop in enumerate(loops, 1) if schedule.get(loop).same_as(schedule.get(at)))
+    return list(loops[depth:])
 
 
 def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, parallel: bool, machine: Machine) -> None:
@@ -254,20 +245,8 @@ def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int
     return None
 
 
-def _chunks(extent: int, threads: int) -> int:
-    return next((n for n in range(_CHUNKS, threads - 1, -1) if extent % n == 0 and n % threads == 0), 1)
-
-
-def _shares_evenly(iterations: int, threads: int) -> bool:
-    return iterations >= 16 * threads or (iterations >= threads and iterations % threads == 0)
-
-
 def described_block(schedule: s_tir.Schedule, rv: SBlockRV) -> Block:
-    """Returns a block's properties.
-
-    Raises:
-        ValueError: the block is not a single store with constant extents.
-    """
+    """Returns a block's properties; raises ValueError if it is not a single store with constant extents."""
     block = describe_block(schedule.get(rv))
     if block is None:
         raise ValueError(f"block {schedule.get(rv).name_hint} is not a single store with constant extents")

@@ -19,6 +19,7 @@ from anole.targets.cpu.default.loop_nests import (
     Machine,
     accumulate,
     described_block,
+    loops_inside,
     run_in_parallel,
 )
 from anole.targets.cpu.device.lowering import PARTITION
@@ -99,9 +100,7 @@ def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows:
         accumulate(schedule, rv, row, _spatial_extent(block) // n_rows)
     else:
         schedule.compute_at(rv, row)
-        loops = schedule.get_loops(rv)
-        outside = next(i for i, loop in enumerate(loops, 1) if schedule.get(loop).same_as(schedule.get(row)))
-        _vectorize(schedule, loops[outside:], lanes)
+        _vectorize(schedule, loops_inside(schedule, rv, row), lanes)
     if prod(int(schedule.get(loop).extent) for loop in schedule.get_loops(rv)) != block.work:
         raise ValueError("a row needs other rows too")
 

@@ -24,8 +24,6 @@ from anole.targets.cpu.default.rows import schedule_rows
 from anole.targets.cpu.default.single_results import separate_results
 from anole.targets.cpu.default.whole_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
-
-__all__ = ["Machine", "schedule_default"]
 from anole.targets.shared.nodes import blocks_of
 
 _log = logging.getLogger(__name__)

@@ -22,11 +22,8 @@ def pad_rows(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
     """Returns an equivalent function whose intermediate rows, and what is reduced, are whole vectors.
 
     Rows are first copied to a padded intermediate result. What the padding holds is computed with the rest and never
-    counts: a reduction replaces it by its own initial value, and the last block does not read it.
-
-    Args:
-        func: a function of single-store blocks, each a nest of its own; the last one writes the result.
-        lanes: number of elements of a vector.
+    counts: a reduction replaces it by its own initial value, and the last block does not read it. The function consists
+    of single-store blocks, each a nest of its own; the last one writes the result.
 
     Raises:
         ValueError: no row is reduced, or rows differ in length or are walked in another way than element by element.
@@ -47,13 +44,7 @@ def pad_rows(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a function.
-
-    Attributes:
-        count: number of rows.
-        extent: length of a row.
-        padded: length of a padded row.
-    """
+    """The number of a function's rows, their length, and their length when padded."""
 
     count: int
     extent: int

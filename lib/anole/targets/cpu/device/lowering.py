@@ -50,24 +50,22 @@ def passes() -> tuple[Any, Any, Any]:
     """Returns the passes that lower a module, and those that finish its host and its device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
     keep_whole = tvm.transform.module_pass(_keep_vectors_whole, opt_level=0)
-    keep_on_stack = tvm.transform.module_pass(_keep_on_stack, opt_level=0)
-    share_evenly = tvm.transform.module_pass(_share_evenly, opt_level=0)
-    whole = tvm.transform.Sequential([keep_whole, lower, keep_on_stack, share_evenly])
-    return whole, finalize_host, finalize_device
+    after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in (_keep_on_stack, _share_evenly)]
+    return tvm.transform.Sequential([keep_whole, lower, *after]), finalize_host, finalize_device
 
 
 def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
     """Flattens and partitions the functions that ask for it, for which blocks have to be lowered first."""
-    asking = {variable: func for variable, func in module.functions_items() if _asks(func)}
+    asking = {
+        variable: func
+        for variable, func in module.functions_items()
+        if any(PARTITION in (loop.annotations or {}) for loop in collect(func.body, tirx.For))
+    }
     if asking:
         for variable, func in _FLAT_AND_PARTITIONED(tvm.IRModule(asking)).functions_items():
             if not _runs_around_itself(func):
                 module.update_func(variable, func)
     return module
-
-
-def _asks(func: tirx.PrimFunc) -> bool:
-    return any(PARTITION in loop.annotations for loop in collect(func.body, tirx.For) if loop.annotations)
 
 
 def _runs_around_itself(func: tirx.PrimFunc) -> bool:
@@ -92,11 +90,9 @@ _FLAT_AND_PARTITIONED = tvm.transform.Sequential(
 )
 
 
-def _keep_on_stack(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+def _keep_on_stack(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Marks all small local buffers so that TVM does not allocate them on the heap."""
-    for variable, func in module.functions_items():
-        module.update_func(variable, with_each(func, tirx.AllocBuffer, _marked))
-    return module
+    return with_each(func, tirx.AllocBuffer, _marked)
 
 
 def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
@@ -107,15 +103,11 @@ def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
     return tirx.AllocBuffer(buffer, {**annotations, "disable_lower_builtin": tirx.IntImm("bool", 1)})
 
 
-def _share_evenly(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+def _share_evenly(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Cuts parallel loops into as many chunks as the threads claim, whose lengths differ by one at most."""
-    for variable, func in module.functions_items():
-        target = func.attrs.get("target") if func.attrs else None
-        threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
-        if threads:
-            cut = partial(_cut, chunks=threads * CHUNKS_OF_THREAD)
-            module.update_func(variable, with_each(func, tirx.For, cut))
-    return module
+    target = func.attrs.get("target") if func.attrs else None
+    threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
+    return with_each(func, tirx.For, partial(_cut, chunks=threads * CHUNKS_OF_THREAD)) if threads else func
 
 
 def _cut(loop: tirx.For, chunks: int) -> tirx.For:

@@ -76,12 +76,7 @@ class WeightCopies:
     """Copies of one weight in the layouts that configs read.
 
     All kernels that read a layout take turns on the same copies, so that none reads a copy that another has just read.
-
-    Args:
-        template: the workload's template.
-        workload: the workload that has the weight.
-        weight: the unpacked weight, see `Template.pack_weight`.
-        cold_bytes: bytes read before the same copy is used again, limited to 64 other copies; 0 for a single copy.
+    So many cold bytes are read before the same copy is used again, or 64 other copies.
     """
 
     def __init__(self, template: Template, workload: Workload, weight: NDArray[Any], cold_bytes: int) -> None:

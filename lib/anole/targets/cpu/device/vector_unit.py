@@ -15,12 +15,7 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class VectorUnit:
-    """Width and number of the vector registers.
-
-    Attributes:
-        lanes: float32 values in one register.
-        registers: architectural vector registers.
-    """
+    """The float32 values in a vector register, and the number of these registers."""
 
     lanes: int
     registers: int

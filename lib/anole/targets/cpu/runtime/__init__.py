@@ -16,14 +16,9 @@ _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 
 
 def compile_runtime(threads: int, folder: Path) -> Path:
-    """Returns the object to link with a library whose parallel loops run on a number of threads.
+    """Returns the object to link with a library whose parallel loops run on so many threads, or on all processors.
 
-    Args:
-        threads: the most threads, with the caller; where the process may use fewer processors, there are fewer.
-        folder: where the object is written, unless it is there already.
-
-    Raises:
-        MachineError: there is no C compiler, or it failed.
+    It is written into the folder unless it is there already; MachineError says that there is no C compiler.
     """
     path = folder / f"parallel-{threads}.o"
     if path.exists():
@@ -42,11 +37,7 @@ def compile_runtime(threads: int, folder: Path) -> Path:
 
 
 def find_compiler() -> str:
-    """Returns the path of the C compiler.
-
-    Raises:
-        MachineError: there is none.
-    """
+    """Returns the path of the C compiler; raises MachineError if there is none."""
     for name in ("cc", "gcc", "clang"):
         if (found := shutil.which(name)) is not None:
             return found

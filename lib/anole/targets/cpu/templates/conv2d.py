@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
@@ -12,7 +13,7 @@ from anole.record import Config
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.conv2d_space import leaves_gaps
-from anole.targets.cpu.templates.convolution import ConvolutionTemplate, TiledConvolution
+from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.convolution_tiles import tile_order
 from anole.targets.cpu.templates.idle_steps import has_idle, skip_idle
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
@@ -37,18 +38,16 @@ class Conv2dTemplate(ConvolutionTemplate):
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""
-        tiled = TiledConvolution.of(func, config, self.unit.lanes_of(config["tile_f"][2]))
+        tiled = self.tiled(func, config, self.unit.lanes_of(config["tile_f"][2]))
         sch, names = tiled.sch, ("rc", "ry", "rx")
         splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in zip(tiled.reduction, names, strict=True)]
         outer, inner = zip(*splits, strict=True)
         if leaves_gaps(workload) and config["pad_at"] != "inline":
             # An odd number of lines apart, the pixels share all sets of the cache.
             sch.storage_align(sch.get_sblock("pad"), 0, axis=2, factor=2 * _LINE, offset=_LINE)
-        tiled.arrange(config, [*outer, *inner], tiled.registers, self.unit, self.unit.lanes)
-        if config["unroll_explicit"]:
-            nest.unroll_reduction(sch, inner, tiled.steps, config["auto_unroll_max_step"])
-        sch.decompose_reduction(tiled.block, outer[0])
-        func = anchor.scheduled(sch)
+        tiled = replace(tiled, reduction=[*outer, *inner])
+        tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes)
+        func = tiled.finish(inner, config["unroll_explicit"] * config["auto_unroll_max_step"])
         if config.get("prefetch"):
             of_one_panel = [*tiled.tiles[tile_order(config["tile_order"]).index(0) + 1 :], *outer, inner[0]]
             panel = self.packed_shape(workload, config)[1:]

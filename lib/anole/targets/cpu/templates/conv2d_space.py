@@ -16,7 +16,7 @@ from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles
+from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
 from anole.targets.cpu.templates.idle_steps import live_share, skips
 from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unrolled
 from anole.task import Conv2d
@@ -64,16 +64,10 @@ def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
 
 
 def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
-    """Returns the knob ``tile_f``, which splits the filters into (parallel, tile, register)."""
-    filters = padded_filters(unit, w)
-    # A register must not mix channels of two groups, which read different inputs.
-    alike = filters if w.groups == 1 else w.out_channels // w.groups
-
-    def panels_are_whole_registers(split: tuple[int, ...]) -> bool:
-        whole = w.groups > 1 or split[2] % unit.lanes == 0
-        return split[2] <= unit.widest_panel and alike % split[2] == 0 and whole
-
-    return split_knob("tile_f", filters, 3, panels_are_whole_registers, agent="spatial")
+    """Returns the knob ``tile_f``; a register must not mix channels of two groups, which read different inputs."""
+    if w.groups == 1:
+        return panel_knob(unit, padded_filters(unit, w), unit.lanes)
+    return panel_knob(unit, w.out_channels, 1, within=w.out_channels // w.groups)
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,10 +11,10 @@ from tvm import s_tir, tirx
 
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.convolution_tiles import tile_order
+from anole.targets.cpu.templates.nest import TiledNest
 from anole.targets.shared import anchor
-from anole.targets.shared.packing import in_panels
+from anole.targets.shared.templates import in_panels
 from anole.task import Conv2d
 
 
@@ -34,36 +33,11 @@ class ConvolutionTemplate:
         """Returns HWIO weights in whole panels, zero-padded."""
         return in_panels(weight, config["tile_f"][2], prod(config["tile_f"]))
 
+    def tiled(self, func: tirx.PrimFunc, config: Config, lanes: int) -> TiledNest:
+        """Splits the loops of a function's anchor, with vectors of so many lanes.
 
-@dataclass(frozen=True)
-class TiledConvolution:
-    """The loops of a convolution's block, split by a config, and the steps that arrange them.
-
-    Attributes:
-        sch: the function's schedule.
-        block: the anchor.
-        epilogue: the block that reads its result.
-        chunks: the parallel loops.
-        tiles: the loops over tiles inside a chunk, of filters, rows and columns, in the config's order.
-        reduction: the loops of the reduction.
-        registers: the loops of the register tile, over rows, columns and vectors.
-        vector: the loop over lanes.
-        steps: vector operations of the register tile.
-    """
-
-    sch: s_tir.Schedule
-    block: Any
-    epilogue: Any
-    chunks: Sequence[Any]
-    tiles: Sequence[Any]
-    reduction: Sequence[Any]
-    registers: Sequence[Any]
-    vector: Any
-    steps: int
-
-    @classmethod
-    def of(cls, func: tirx.PrimFunc, config: Config, lanes: int) -> TiledConvolution:
-        """Splits the loops of a function's anchor; vectors have the given lanes."""
+        The tiles are of filters, rows and columns in the config's order, the registers of rows, columns and vectors.
+        """
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -76,23 +50,4 @@ class TiledConvolution:
         tiles = [(f_tile, y_tile, x_tile)[axis] for axis in tile_order(config["tile_order"])]
         registers = [y_register, x_register, f_register]
         steps = config["tile_y"][2] * config["tile_x"][1] * vectors
-        return cls(sch, block, epilogue, [n, *chunks], tiles, reduction, registers, vector, steps)
-
-    def arrange(
-        self, config: Config, reduction: Sequence[Any], registers: Sequence[Any], unit: VectorUnit, lanes: int
-    ) -> None:
-        """Orders and annotates the nest, and places the padding and the epilogue, of at most these lanes, in it.
-
-        The loops of the reduction and of the register tile are given outermost first.
-        """
-        sch = self.sch
-        sch.reorder(*self.chunks, *self.tiles, *reduction, *registers, self.vector)
-        # Fuse the chunks first: afterwards the padding stands between them and the tiles.
-        parallel = sch.fuse(*self.chunks)
-        sch.reverse_compute_at(self.epilogue, self.tiles[-1], preserve_unit_loops=True)
-        nest.place_padding(sch, config["pad_at"], parallel, unit.lanes)
-        sch.parallel(parallel)
-        nest.vectorize_epilogue(sch, self.epilogue, len(self.tiles) + 1, lanes)
-        sch.vectorize(self.vector)
-        for loop in registers:
-            sch.unroll(loop)
+        return TiledNest(sch, block, epilogue, [n, *chunks], tiles, reduction, registers, vector, steps)

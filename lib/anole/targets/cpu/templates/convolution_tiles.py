@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from anole.space import Knob, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Ints, Loop, LoopNest
 from anole.space.space import Columns
+from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.register_tiles import FMA_LATENCY_HIDDEN, RegisterTiles
 from anole.task import Conv2d
 
@@ -121,6 +122,18 @@ class ConvolutionTiles(RegisterTiles):
         shape = (w.batch, w.out_height, out_width, filters)
         out = Buffer("out", shape, ({"n": 1}, {"y": 1}, {"x": 1}, {"f": 1}))
         return (data, summed if sums_channels else taps, out)
+
+
+def panel_knob(unit: VectorUnit, filters: int, whole: int, within: int = 0) -> Knob:
+    """Returns the knob ``tile_f``, which splits filters into (parallel, tile, register).
+
+    The registers hold a multiple of `whole` filters and a divisor of `within`.
+    """
+
+    def fits(split: tuple[int, ...]) -> bool:
+        return split[2] <= unit.widest_panel and split[2] % whole == 0 and within % split[2] == 0
+
+    return split_knob("tile_f", filters, 3, fits, agent="spatial")
 
 
 def tile_order(name: str) -> tuple[int, ...]:

@@ -9,8 +9,7 @@ from tvm import te, tirx
 
 from anole.record import Config
 from anole.targets.base import ANCHOR
-from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.convolution import ConvolutionTemplate, TiledConvolution
+from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.depthwise_space import channel_lanes
 from anole.targets.shared import anchor
 from anole.task import Conv2d
@@ -46,8 +45,6 @@ class DepthwiseTemplate(ConvolutionTemplate):
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""
         lanes = channel_lanes(self.unit, workload)
-        tiled = TiledConvolution.of(func, config, lanes)
-        tiled.arrange(config, tiled.reduction, tiled.registers, self.unit, lanes)
-        nest.unroll_reduction(tiled.sch, tiled.reduction, tiled.steps, config["auto_unroll_max_step"])
-        tiled.sch.decompose_reduction(tiled.block, tiled.reduction[0])
-        return anchor.scheduled(tiled.sch)
+        tiled = self.tiled(func, config, lanes)
+        tiled.arrange("pad", config["pad_at"], self.unit.lanes, lanes)
+        return tiled.finish(tiled.reduction, config["auto_unroll_max_step"])

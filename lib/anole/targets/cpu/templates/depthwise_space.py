@@ -13,11 +13,11 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.space import Space, option_knob, split_knob
+from anole.space import Space, option_knob
 from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles
+from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
 from anole.targets.cpu.templates.register_tiles import evenness, unrolled
 from anole.task import Conv2d
 
@@ -52,12 +52,8 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     kernel. If ``pad_at`` is ``inline``, no padding is written: border tiles are compiled separately from interior ones.
     """
     tiles, lanes = _DepthwiseTiles(unit, threads, w), channel_lanes(unit, w)
-
-    def panels_are_whole_vectors(split: tuple[int, ...]) -> bool:
-        return split[2] % lanes == 0 and split[2] <= unit.widest_panel
-
     knobs = [
-        split_knob("tile_f", w.out_channels, 3, panels_are_whole_vectors, agent="spatial"),
+        panel_knob(unit, w.out_channels, lanes),
         *tiles.pixel_knobs(w.out_width),
         option_knob("auto_unroll_max_step", (64, 256, 1024)),
         *tiles.order_knobs(("inline", "parallel", "root") if any(w.padding) else ("none",)),
@@ -90,7 +86,6 @@ class _DepthwiseTiles(ConvolutionTiles):
         return np.asarray(read / (rows * row_columns))
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
         w, lanes = self.w, channel_lanes(self.unit, self.w)
         taps = unrolled(columns, self.accumulators(columns), {"rx": w.kernel[1], "ry": w.kernel[0]})
         reduction = [Loop("ry", "ry", w.kernel[0], 6, taps["ry"]), Loop("rx", "rx", w.kernel[1], 7, taps["rx"])]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tvm import s_tir, te, tirx
 
 from anole.record import Config
-from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.convolution import ConvolutionTemplate, TiledConvolution
+from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.grouped_space import Bundle, n_bundles
 from anole.targets.shared import anchor
 from anole.targets.shared.nodes import with_loop, with_values
@@ -33,33 +33,31 @@ class GroupedTemplate(ConvolutionTemplate):
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""
-        bundle, tiled = Bundle.of(self.unit, workload), TiledConvolution.of(func, config, self.unit.lanes)
+        bundle, tiled = Bundle.of(self.unit, workload), self.tiled(func, config, self.unit.lanes)
         rc, ry, rx = tiled.reduction
         rows, columns, vectors = tiled.registers
         register = {"f": [vectors], "p": [rows, columns], "r": [rx]}
-        registers = [loop for name in config["register_order"] for loop in register[name]]
-        reduction = [ry, rc] if bundle.is_shuffled else [rc, ry]
-        tiled.arrange(config, reduction, registers, self.unit, self.unit.lanes)
+        tiled = replace(
+            tiled,
+            reduction=[ry, rc] if bundle.is_shuffled else [rc, ry],
+            registers=[loop for name in config["register_order"] for loop in register[name]],
+            steps=tiled.steps * workload.kernel[1],
+        )
+        tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes)
         if bundle.is_shuffled:
             tiled.sch.unroll(rc)
-        steps = tiled.steps * workload.kernel[1]
-        nest.unroll_reduction(tiled.sch, reduction, steps, config["auto_unroll_max_step"])
-        tiled.sch.decompose_reduction(tiled.block, reduction[0])
+        func = tiled.finish(tiled.reduction, config["auto_unroll_max_step"])
         vector = tiled.sch.get(tiled.sch.get_loops(tiled.block)[-1])
-        return join_groups(anchor.scheduled(tiled.sch), vector, bundle)
+        return join_groups(func, vector, bundle)
 
 
 def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.PrimFunc:
     """Returns a function in which one step multiplies a vector over the filters of a bundle's groups.
 
     By itself, the compiler would gather the lanes' inputs one by one. Here, one value per group is loaded and blended
-    or, where that takes fewer steps, the lanes are shuffled from the channels of all groups.
-
-    Args:
-        func: a scheduled function.
-        loop: the vectorised loop over filters, around a block that adds the product of data and weight; its reduction
-            over channels is unrolled if the bundle is shuffled.
-        bundle: the bundle whose vectors these are.
+    or, where that takes fewer steps, the lanes are shuffled from the channels of all groups. The loop is the vectorised
+    one over filters, around a block that adds the product of data and weight; the reduction over channels is unrolled
+    if the bundle is shuffled.
     """
     return with_loop(func, loop, lambda each: _vector_step(each, bundle))
 

@@ -15,11 +15,11 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.space import Space, option_knob, split_knob
+from anole.space import Space, option_knob
 from anole.space.loops import Annotation, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles
+from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
 from anole.targets.cpu.templates.register_tiles import evenness, unrolled
 from anole.task import Conv2d
 
@@ -38,15 +38,7 @@ _BEST_ACCUMULATORS = 12
 
 @dataclass(frozen=True)
 class Bundle:
-    """Neighbouring groups whose filters share vectors.
-
-    Attributes:
-        groups: number of groups.
-        filters: filters of all groups together, rounded up to whole vectors.
-        group_filters: filters of one group.
-        group_channels: input channels of one group.
-        lanes: lanes of a vector.
-    """
+    """A number of neighbouring groups whose filters share vectors; `filters` is rounded up to whole vectors."""
 
     groups: int
     filters: int
@@ -104,13 +96,9 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     reduction.
     """
     tiles, bundle = _GroupedTiles(unit, threads, w), Bundle.of(unit, w)
-
-    def panels_are_whole_bundles(split: tuple[int, ...]) -> bool:
-        return split[2] % bundle.filters == 0 and split[2] <= unit.widest_panel
-
     copied = any(w.padding) or bundle.channels * n_bundles(unit, w) > w.in_channels
     knobs = [
-        split_knob("tile_f", tiles.filters, 3, panels_are_whole_bundles, agent="spatial"),
+        panel_knob(unit, tiles.filters, bundle.filters),
         *tiles.pixel_knobs(w.out_width),
         option_knob("register_order", REGISTER_ORDERS),
         option_knob("auto_unroll_max_step", (0, 64, 256)),
@@ -137,7 +125,6 @@ class _GroupedTiles(ConvolutionTiles):
         return np.asarray(worth)
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
         w, shuffled = self.w, Bundle.of(self.unit, self.w).is_shuffled
         places = np.array([[order.index(loop) for loop in "fpr"] for order in REGISTER_ORDERS])
         levels = 8 + 2 * places[np.searchsorted(REGISTER_ORDERS, columns["register_order"])]

@@ -32,13 +32,6 @@ class _Axis(NamedTuple):
     dilation: int
     before: int
 
-    def live(self, outputs: int, taps: int) -> float:
-        """Returns the share of steps that meet data, for tiles of so many outputs and groups of so many taps."""
-        first = np.arange(0, self.outputs, outputs)[:, None] * self.stride
-        first = first + np.arange(0, self.taps, taps) * self.dilation - self.before
-        last = first + (outputs - 1) * self.stride + (taps - 1) * self.dilation
-        return float(((last >= 0) & (first < self.size)).mean())
-
 
 def skips(w: Conv2d) -> bool:
     """Returns whether so much is multiplied with padding that a kernel skips steps that do nothing else."""
@@ -68,11 +61,8 @@ def has_idle(w: Conv2d, config: Config) -> bool:
 def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
     """Returns a function in which a loop runs only where its multiplications meet data.
 
-    Args:
-        func: the function.
-        loop: a loop inside the loops over tiles and groups of taps, and outside of everything that one step does. Its
-            only block has the iteration variables (n, y, x, f, rc, ry, rx).
-        w: the convolution.
+    The loop is inside the loops over tiles and groups of taps, and outside of everything that one step does. Its only
+    block has the iteration variables (n, y, x, f, rc, ry, rx).
     """
     from tvm import s_tir, tirx
 
@@ -104,4 +94,8 @@ def _shares(axis: _Axis, outputs: NDArray[np.int64], taps: NDArray[np.int64]) ->
 
 @cache
 def _share(axis: _Axis, outputs: int, taps: int) -> float:
-    return axis.live(outputs, taps)
+    """Returns the share of steps that meet data, for tiles of so many outputs and groups of so many taps."""
+    first = np.arange(0, axis.outputs, outputs)[:, None] * axis.stride
+    first = first + np.arange(0, axis.taps, taps) * axis.dilation - axis.before
+    last = first + (outputs - 1) * axis.stride + (taps - 1) * axis.dilation
+    return float(((last >= 0) & (first < axis.size)).mean())

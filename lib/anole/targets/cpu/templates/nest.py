@@ -1,22 +1,80 @@
-"""Scheduling steps common to the CPU templates: vectors, copies, unrolled loops and prefetches."""
+"""Scheduling steps common to the CPU templates: the nest of tiles with its copy and epilogue, and prefetches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import ir, s_tir, tirx
 
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
-from anole.targets.shared.anchor import find_block
+from anole.targets.shared.anchor import find_block, scheduled
 from anole.targets.shared.nodes import collect, prefetched, with_loop, with_values
 
 LoopRV = Any
 SBlockRV = Any
 
 
-def vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
+@dataclass(frozen=True)
+class TiledNest:
+    """The loops of an anchor, split by a config, and the steps that arrange them.
+
+    Attributes:
+        chunks: the parallel loops.
+        tiles: the loops over tiles inside a chunk.
+        reduction: the loops of the reduction, outermost first, and maybe some of the register tile.
+        registers: the loops of the register tile, outermost first.
+        vector: the loop over lanes.
+        steps: vector operations of the register tile.
+    """
+
+    sch: s_tir.Schedule
+    block: SBlockRV
+    epilogue: SBlockRV
+    chunks: Sequence[LoopRV]
+    tiles: Sequence[LoopRV]
+    reduction: Sequence[LoopRV]
+    registers: Sequence[LoopRV]
+    vector: LoopRV
+    steps: int
+
+    def arrange(self, copy: str, place: str, copy_lanes: int, lanes: int) -> None:
+        """Orders and annotates the loops, and places the epilogue, in vectors of at most so many lanes, and a copy.
+
+        The copy is of what the anchor reads, such as its padding: inlined, inside the parallel loop (``parallel``),
+        inside that of tiles (``tile``), or before all (``root``).
+        """
+        sch = self.sch
+        sch.reorder(*self.chunks, *self.tiles, *self.reduction, *self.registers, self.vector)
+        # Fuse the chunks first: afterwards the copy stands between them and the tiles.
+        parallel = sch.fuse(*self.chunks)
+        sch.reverse_compute_at(self.epilogue, self.tiles[-1], preserve_unit_loops=True)
+        block = find_block(sch, copy)
+        if block is not None and place == "inline":
+            sch.compute_inline(block)
+        elif block is not None:
+            _place_copy(sch, block, {"parallel": parallel, "tile": self.tiles[0]}.get(place), copy_lanes)
+        sch.parallel(parallel)
+        _vectorize_epilogue(sch, self.epilogue, len(self.tiles) + 1, lanes)
+        sch.vectorize(self.vector)
+        for loop in self.registers:
+            sch.unroll(loop)
+
+    def finish(self, loops: Sequence[LoopRV], max_step: int) -> tirx.PrimFunc:
+        """Unrolls loops, innermost first, while the body stays within some vector operations; returns the function."""
+        steps = self.steps
+        for loop in reversed(loops):
+            steps *= int(self.sch.get(loop).extent)
+            if steps > max_step:
+                break
+            self.sch.unroll(loop)
+        self.sch.decompose_reduction(self.block, self.reduction[0])
+        return scheduled(self.sch)
+
+
+def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
     """Unrolls the epilogue's loops below a depth, which are a register tile, and vectorises the last of them."""
     *tile, last = sch.get_loops(epilogue)[depth:]
     extent = int(sch.get(last).extent)
@@ -27,56 +85,25 @@ def vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lane
         sch.unroll(loop)
 
 
-def vectorize_copy(sch: s_tir.Schedule, block: SBlockRV, lanes: int) -> None:
-    """Vectorises the last axis of a copying block, such as the padding, if it is long enough."""
-    last = sch.get_loops(block)[-1]
-    extent = sch.get(last).extent
-    if not isinstance(extent, tirx.IntImm):
-        return
-    width = next((width for width in (2 * lanes, lanes, lanes // 2) if int(extent) % width == 0), None)
-    if width:
-        sch.vectorize(sch.split(last, [None, width])[1])
-
-
-def place_padding(sch: s_tir.Schedule, pad_at: str, parallel: LoopRV, lanes: int) -> None:
-    """Places the computation of any padding: inlined, inside the parallel loop, or before it (``root``)."""
-    pad = find_block(sch, "pad")
-    if pad is None:
-        return
-    if pad_at == "inline":
-        sch.compute_inline(pad)
-    else:
-        place_copy(sch, pad, parallel if pad_at == "parallel" else None, lanes)
-
-
-def place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:
-    """Places a copying block, such as the padding, inside a loop or, if that is None, first of all and in parallel."""
+def _place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:
+    """Places a copying block, vectorised if its last axis is long, in a loop or else first of all and in parallel."""
     if loop is not None:
         sch.compute_at(block, loop)
-    vectorize_copy(sch, block, lanes)
+    last = sch.get_loops(block)[-1]
+    extent = sch.get(last).extent
+    widths = (2 * lanes, lanes, lanes // 2) if isinstance(extent, tirx.IntImm) else ()
+    if width := next((width for width in widths if int(extent) % width == 0), None):
+        sch.vectorize(sch.split(last, [None, width])[1])
     if loop is None:
         batch, row = sch.get_loops(block)[:2]
         sch.parallel(sch.fuse(batch, row))
 
 
-def unroll_reduction(sch: s_tir.Schedule, loops: Sequence[LoopRV], tile_steps: int, max_step: int) -> None:
-    """Unrolls reduction loops, innermost first, while the unrolled body stays within `max_step` vector operations."""
-    steps = tile_steps
-    for loop in reversed(loops):
-        steps *= int(sch.get(loop).extent)
-        if steps > max_step:
-            return
-        sch.unroll(loop)
-
-
 def prefetch(func: tirx.PrimFunc, loop: tirx.For, later: Callable[..., Sequence[Any]], lines: int) -> tirx.PrimFunc:
-    """Returns a function in which each iteration of a loop begins with prefetches of weights that it reads later.
+    """Returns a function in which each iteration of a loop begins with prefetches of so many lines of weights.
 
-    Args:
-        func: the function.
-        loop: a loop with only one block, whose packed weights have more dimensions than all else that it reads.
-        later: maps the indices of the first weight that an iteration reads to those of the first one to prefetch.
-        lines: number of cache lines to prefetch.
+    The loop has only one block, whose packed weights have more dimensions than all else that it reads. `later` maps the
+    indices of the first weight that an iteration reads to those of the first one to prefetch.
     """
     (realize,) = collect(loop.body, s_tir.SBlockRealize)
     begun = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in collect(loop.body, tirx.For)}

@@ -97,7 +97,6 @@ class _ProductTiles(RegisterTiles):
         return np.asarray(columns["tile_y"][:, 2])
 
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the number of chunks that the threads share, shape (n,)."""
         return np.asarray(self.w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0])
 
     def enough_chunks(self, _: Columns) -> int:
@@ -138,11 +137,7 @@ class _ProductTiles(RegisterTiles):
 
 @dataclass(frozen=True)
 class _DenseTiles(_ProductTiles):
-    """Tiles of a dense layer, a batch of one product.
-
-    Attributes:
-        prefetches: whether prefetching weights is an option.
-    """
+    """Tiles of a dense layer, a batch of one product, which may have the option of prefetching weights."""
 
     prefetches: bool
 
@@ -166,7 +161,6 @@ class _DenseTiles(_ProductTiles):
         return np.asarray(worth)
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
         chunks = (
             Loop("x_parallel", "x", columns["tile_x"][:, 0], 0, Annotation.PARALLEL),
             Loop("y_parallel", "y", columns["tile_y"][:, 0], 1, Annotation.PARALLEL),
@@ -190,7 +184,6 @@ class _BatchMatmulTiles(_ProductTiles):
         return np.asarray(worth - waking(self.chunks(columns)))
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
         w, y, x = self.w, columns["tile_y"], columns["tile_x"]
         chunks = (
             Loop("b", "b", w.batch, 0, Annotation.PARALLEL),

@@ -14,7 +14,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.shared import anchor
-from anole.targets.shared.packing import UnpackedTemplate, in_panels
+from anole.targets.shared.templates import UnpackedTemplate, in_panels
 from anole.task import BatchMatmul, Dense
 
 _PANELS = "panels"
@@ -42,27 +42,16 @@ class _ProductTemplate:
         x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, lanes])
         k_outer, k_inner = sch.split(k, config["tile_k"])
         chunks = [*batch, y_parallel, x_parallel] if batch else [x_parallel, y_parallel]
-        sch.reorder(*chunks, x_tile, y_tile, k_outer, k_inner, y_register, x_register, x_vector)
-
-        # Fuse the chunks first: afterwards any panels stand between them and the tiles.
-        parallel = sch.fuse(*chunks)
-        sch.reverse_compute_at(epilogue, y_tile, preserve_unit_loops=True)
-        if "pack_at" in config:
-            _place_panels(sch, config["pack_at"], x_tile, self.unit.lanes)
-        sch.parallel(parallel)
-        nest.vectorize_epilogue(sch, epilogue, 3, self.unit.lanes)
-        sch.vectorize(x_vector)
-        for loop in (y_register, x_register):
-            sch.unroll(loop)
-        if config["unroll_explicit"]:
-            nest.unroll_reduction(sch, [k_inner], config["tile_y"][2] * vectors, config["auto_unroll_max_step"])
-        sch.decompose_reduction(block, k_outer)
-        func = anchor.scheduled(sch)
+        tiles, reduction, registers = [x_tile, y_tile], [k_outer, k_inner], [y_register, x_register]
+        steps = config["tile_y"][2] * vectors
+        tiled = nest.TiledNest(sch, block, epilogue, chunks, tiles, reduction, registers, x_vector, steps)
+        tiled.arrange(_PANELS, config.get("pack_at", "inline"), self.unit.lanes, self.unit.lanes)
+        func = tiled.finish([k_inner], config["unroll_explicit"] * config["auto_unroll_max_step"])
         if not config.get("prefetch_k"):
             return func
         # Those of a later reduction step, possibly of the next panel.
-        steps = config["prefetch_k"]
-        return nest.prefetch(func, sch.get(k_inner), lambda panel, k, x: (panel, k + steps, x), vectors)
+        ahead = config["prefetch_k"]
+        return nest.prefetch(func, sch.get(k_inner), lambda panel, k, x: (panel, k + ahead, x), vectors)
 
 
 class DenseTemplate(_ProductTemplate):
@@ -117,12 +106,3 @@ def _in_panels(w: BatchMatmul, panel: int, columns: int, right: te.Tensor) -> te
         return value if columns == w.columns else tirx.if_then_else(x < w.columns, value, tirx.const(0, w.dtype))
 
     return te.compute((w.batch, columns // panel, w.inner, panel), point, name=_PANELS)
-
-
-def _place_panels(sch: s_tir.Schedule, pack_at: str, tile: Any, lanes: int) -> None:
-    """Places the packing of the right operand: nowhere, each panel where it is needed, or all of them first."""
-    panels = anchor.find_block(sch, _PANELS)
-    if pack_at == "inline":
-        sch.compute_inline(panels)
-    else:
-        nest.place_copy(sch, panels, tile if pack_at == "tile" else None, lanes)

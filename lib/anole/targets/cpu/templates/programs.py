@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
-from anole.targets.base import DIRECT, WINOGRAD, Template, named_object, version_of
+from anole.targets.base import DIRECT, WINOGRAD, Template, named_object
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, leaves_gaps
 from anole.targets.cpu.templates.depthwise_space import depthwise_space, is_depthwise
@@ -62,17 +62,9 @@ class Programs:
         return cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
 
 
-def version(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> int:
-    """Returns the version of the programs that compute a workload, the sum of the versions of their parts.
-
-    The sum can be the same for two spaces of a layer over time, when one part's version rises and another part is
-    dropped. A fix would change the keys of tasks, so it waits until these change anyway.
-
-    Raises:
-        TargetError: there is no template for the workload's operator.
-    """
-    own, versions = version_of(w, VERSIONS, "the cpu"), {**VERSIONS, **OPEN_VERSIONS}
-    parts = {"sharing": is_small(w), f"{w.operator}.open": is_open and has_open(w)}
+def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
+    """Returns what the programs that compute a workload consist of, by the names of versions."""
+    parts = {w.operator: True, "sharing": is_small(w), f"{w.operator}.open": is_open and has_open(w)}
     if isinstance(w, Conv2d):
         depthwise, bundled = is_depthwise(w), is_bundled(unit, w)
         direct = not (depthwise or bundled)
@@ -89,7 +81,7 @@ def version(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> int:
         parts |= {"dense.prefetch": dense_prefetches(w), "cover": covering(w.batch) > w.batch}
     else:
         parts["cover"] = covering(w.rows) > w.rows
-    return own + sum(versions[name] for name, applies in parts.items() if applies)
+    return [name for name, applies in parts.items() if applies]
 
 
 def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:

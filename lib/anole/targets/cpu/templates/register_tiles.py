@@ -47,13 +47,8 @@ Count = Callable[[Columns], "NDArray[np.int64] | int"]
 class RegisterTiles(ABC):
     """The register tiles of a workload; every method answers for the columns of n configs.
 
-    Each vector of a panel, such as neighbouring filters, is multiplied with several numbers, such as pixels.
-
-    Attributes:
-        unit: the vector unit.
-        threads: number of threads that share the chunks.
-        w: the workload.
-        panel: the knob whose last part is the width of a panel.
+    Each vector of a panel, such as neighbouring filters, is multiplied with several numbers, such as pixels. The last
+    part of the knob that `panel` names is the width of a panel.
     """
 
     unit: VectorUnit
@@ -104,10 +99,8 @@ class RegisterTiles(ABC):
 def unrolled(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict[str, NDArray[np.int64]]:
     """Returns the annotations of reduction loops: unrolled while the body stays within ``auto_unroll_max_step``.
 
-    Args:
-        columns: n configs; any that have ``unroll_explicit`` at 0 leave unrolling to LLVM.
-        steps: vector operations of the register tile.
-        extents: the loops' extents by their names, innermost first.
+    `steps` are the vector operations of the register tile; `extents` has the innermost loop first. Configs that have
+    ``unroll_explicit`` at 0 leave unrolling to LLVM.
     """
     most = columns["auto_unroll_max_step"] * columns.get("unroll_explicit", 1)
     annotations = {}

@@ -18,11 +18,9 @@ from anole.targets.cpu.templates.conv2d_space import padded_filters
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
-from anole.targets.shared.algorithm_choice import ChoiceTemplate
 from anole.targets.shared.nodes import collect, nest_around, with_bounds, with_each, with_values
-from anole.targets.shared.packing import in_panels
-from anole.targets.shared.winograd_matrices import Filtering, minimal_filtering
-from anole.targets.shared.winograd_steps import transform_data, transform_product
+from anole.targets.shared.templates import ChoiceTemplate, in_panels
+from anole.targets.shared.winograd import Filtering, minimal_filtering, transform_data, transform_product
 from anole.task import Conv2d
 
 SBlockRV = Any
@@ -233,9 +231,7 @@ def _take_apart(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> ti
 def _apart(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
     block = realize.block
     n, y, x, f = block.iter_vars
-    (row, first_row), (column, first_column) = (
-        _halves(axis, step) for axis, step in zip((y, x), dilation, strict=True)
-    )
+    (row, first_row), (column, first_column) = map(_halves, (y, x), dilation)
     iter_vars = [n, first_row, first_column, row, column, f]
     analyzer = sym.Analyzer()
     for each in iter_vars:

@@ -152,7 +152,6 @@ class _WinogradTiles(RegisterTiles):
         return np.asarray(columns["tile_p"][:, 1])
 
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the number of parallel chunks, shape (n,)."""
         return np.asarray(self._blocks(columns) * columns["tile_f"][:, 0])
 
     def attainable(self, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
@@ -220,7 +219,6 @@ class _WinogradTiles(RegisterTiles):
         return np.asarray(work * (-(-chunks // self.threads) / chunks) + before)
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
         w, f, p, steps = self.w, columns["tile_f"], columns["tile_p"], columns["unroll_rc"]
         side, f_first = self._side(columns), columns["parallel_order"] == "fy"
         lanes = np.gcd(f[:, 2], self.unit.lanes)

@@ -107,7 +107,7 @@ def template_of(w: Workload, *, direct: bool) -> Template:
     from anole.targets.cuda.templates.gemv import GemvTemplate
     from anole.targets.cuda.templates.products import BatchMatmulTemplate, GemmTemplate
     from anole.targets.cuda.templates.winograd import WinogradTemplate
-    from anole.targets.shared.algorithm_choice import ChoiceTemplate
+    from anole.targets.shared.templates import ChoiceTemplate
 
     if isinstance(w, Conv2d):
         if is_depthwise(w):

@@ -14,7 +14,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cuda.templates import nest
 from anole.targets.cuda.templates.tiling import panel_width
 from anole.targets.shared import anchor
-from anole.targets.shared.packing import in_panels
+from anole.targets.shared.templates import in_panels
 from anole.task import Conv2d
 
 

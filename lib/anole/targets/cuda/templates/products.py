@@ -13,7 +13,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cuda.templates import nest
 from anole.targets.cuda.templates.tiling import panel_width
 from anole.targets.shared import anchor
-from anole.targets.shared.packing import UnpackedTemplate, in_panels
+from anole.targets.shared.templates import UnpackedTemplate, in_panels
 from anole.task import BatchMatmul, Dense
 
 

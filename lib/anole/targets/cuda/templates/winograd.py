@@ -14,8 +14,7 @@ from anole.targets.cuda.templates import nest
 from anole.targets.cuda.templates.tiling import panel_width
 from anole.targets.cuda.templates.winograd_space import TAPS, THREADS, output_tiles
 from anole.targets.shared import anchor
-from anole.targets.shared.winograd_matrices import Filtering, minimal_filtering
-from anole.targets.shared.winograd_steps import transform_data, transform_product
+from anole.targets.shared.winograd import Filtering, minimal_filtering, transform_data, transform_product
 from anole.task import Conv2d
 
 

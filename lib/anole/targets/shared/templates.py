@@ -1,4 +1,4 @@
-"""A template whose algorithm is chosen by a knob of the config."""
+"""What templates share: layouts of the second operand, and the choice of another template by a config."""
 
 from __future__ import annotations
 
@@ -6,21 +6,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from tvm import te, tirx
 
 from anole.record import Config
 from anole.space import ALGORITHM
 from anole.targets.base import Template
+from anole.targets.shared.reference import weight_shape
+from anole.task import BatchMatmul
+
+
+def in_panels(weight: NDArray[Any], width: int, columns: int | None = None) -> NDArray[Any]:
+    """Returns a copy of (..., out) weights as (panels, ..., width), with zeros up to a number of columns."""
+    missing = 0 if columns is None else columns - weight.shape[-1]
+    padded = np.pad(weight, [(0, 0)] * (weight.ndim - 1) + [(0, missing)])
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(*weight.shape[:-1], -1, width), -2, 0))
+
+
+class UnpackedTemplate:
+    """Implements packing as a no-op, because no operand is constant."""
+
+    def packed_shape(self, workload: BatchMatmul, config: Config) -> tuple[int, ...]:
+        """Returns the shape of the right operand."""
+        return weight_shape(workload)
+
+    def pack_weight(self, workload: BatchMatmul, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns the right operand as it is."""
+        return weight
 
 
 @dataclass(frozen=True)
 class ChoiceTemplate:
-    """The templates of the algorithms in a space that `anole.space.union` made.
-
-    Attributes:
-        templates: the templates by the algorithm's name.
-    """
+    """The templates of the algorithms in a space that `anole.space.union` made, by their names."""
 
     templates: Mapping[str, Template]
 

@@ -1,9 +1,13 @@
-"""Winograd's minimal filtering F(m, r): exact matrices for any size, and sums that apply them.
+"""Winograd's minimal filtering F(m, r): exact matrices for any size, and a convolution's transforms by them.
 
 In one dimension, m outputs of a filter with r taps take m + r - 1 multiplications: ``y = A^T [(G g) * (B^T d)]``. In
 two dimensions they take the square of that: ``Y = A^T [(G g G^T) * (B^T d B)] A`` (Lavin and Gray, "Fast Algorithms for
 Convolutional Neural Networks", 2016). The matrices are the transposes of those of the Toom-Cook product of two
 polynomials, which multiplies the polynomials' values at m + r - 1 points.
+
+The transforms are definitions that each target schedules in its own way. Their blocks are named ``winograd_patch``,
+``winograd_data_columns`` and ``winograd_data``; ``winograd_output_columns`` and ``winograd``, which is the anchor. Each
+target defines the products in between, as its kernel decides the weights' layout.
 """
 
 from __future__ import annotations
@@ -18,7 +22,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import tirx
+from tvm import te, tirx
+
+from anole.targets.base import ANCHOR
+from anole.targets.shared.output_tiles import OutputTiles
+from anole.task import Conv2d
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -33,13 +41,7 @@ error of 2.7e-6 with 0, 1, -1, 1/2, -2, of 4.2e-6 with the usual 0, 1, -1, 2, -2
 
 @dataclass(frozen=True)
 class Filtering:
-    """The matrices of F(m, r), with m + r - 1 = n products.
-
-    Attributes:
-        data: B^T, shape (n, n).
-        weight: G, shape (n, r).
-        output: A^T, shape (m, n).
-    """
+    """The matrices of F(m, r), with m + r - 1 = n products: B^T of (n, n), G of (n, r) and A^T of (m, n)."""
 
     data: Matrix
     weight: Matrix
@@ -52,21 +54,11 @@ class Filtering:
 
 
 @cache
-def minimal_filtering(outputs: int, taps: int, points: tuple[Fraction, ...] = POINTS) -> Filtering:
-    """Returns the matrices of F(outputs, taps).
-
-    Args:
-        outputs: m, the number of outputs computed together.
-        taps: r, the number of taps of the filter.
-        points: at least m + r - 2 different points; infinity is added to those that are taken.
-
-    Raises:
-        ValueError: there are too few points.
-    """
-    products = outputs + taps - 1
-    finite = points[: products - 1]
-    if len(set(finite)) < products - 1:
-        raise ValueError(f"F({outputs}, {taps}) needs {products - 1} different points; found {len(set(finite))}")
+def minimal_filtering(outputs: int, taps: int) -> Filtering:
+    """Returns the matrices of F(outputs, taps), of at most as many products as there are points and infinity."""
+    finite = POINTS[: outputs + taps - 2]
+    if len(finite) < outputs + taps - 2:
+        raise ValueError(f"F({outputs}, {taps}) needs {outputs + taps - 2} points; there are {len(finite)}")
     data, weight = [], []
     for point in finite:
         others = [other for other in finite if other != point]
@@ -92,11 +84,8 @@ def _monic(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
 def weighted_sum(row: Iterable[Fraction], values: Iterable[Any]) -> Any:
     """Returns the dot product of a row and values, with one multiplication for each magnitude other than 1.
 
-    If all coefficients are negative, it takes one more.
-
-    Args:
-        row: coefficients, not all of them zero, that are exact in binary.
-        values: as many numbers or expressions; those with a coefficient of zero are not used.
+    If all coefficients are negative, it takes one more. They are exact in binary, and not all of them zero; values with
+    a coefficient of zero are not used.
     """
     of_magnitude: dict[Fraction, list[tuple[bool, Any]]] = {}
     for coefficient, value in zip(row, values, strict=True):
@@ -119,13 +108,48 @@ def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
 
 
 def transformed(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
-    """Returns one element of a matrix-vector product, as an expression.
-
-    Args:
-        matrix: shape (n, m).
-        index: index of the element, below n; unless its loop is unrolled, it becomes a chain of conditions.
-        values: m expressions.
-    """
+    """Returns the element of a matrix-vector product at an index, a chain of conditions unless its loop is unrolled."""
     *rows, last = (weighted_sum(row, values) for row in matrix)
     pairs = reversed(list(enumerate(rows)))
     return reduce(lambda rest, row: tirx.if_then_else(index == row[0], row[1], rest), pairs, last)
+
+
+def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te.Tensor) -> te.Tensor:
+    """Returns B^T d B of every tile, (points, points, tiles, in); tiles that fill up the last block are zero."""
+    top, left, _, _ = w.padding
+    shape = (tiles.points, tiles.points, tiles.padded_count, w.in_channels)
+
+    def point(i: Any, j: Any, tile: Any, c: Any) -> Any:
+        n, y_first, x_first = tiles.first(tile)
+        y, x = y_first + i * w.dilation[0] - top, x_first + j * w.dilation[1] - left
+        inside = tirx.all(tile < tiles.count, y >= 0, y < w.height, x >= 0, x < w.width)
+        return tirx.if_then_else(inside, data[n, y, x, c], tirx.const(0, w.dtype))
+
+    def column(a: Any, j: Any, tile: Any, c: Any) -> Any:
+        return transformed(filtering.data, a, [patch[i, j, tile, c] for i in range(tiles.points)])
+
+    def both(a: Any, b: Any, tile: Any, c: Any) -> Any:
+        return transformed(filtering.data, b, [columns[a, j, tile, c] for j in range(tiles.points)])
+
+    patch = te.compute(shape, point, name="winograd_patch")
+    columns = te.compute(shape, column, name="winograd_data_columns")
+    return te.compute(shape, both, name="winograd_data")
+
+
+def transform_product(w: Conv2d, tiles: OutputTiles, filtering: Filtering, product: te.Tensor) -> te.Tensor:
+    """Returns A^T M A of every tile, placed in NHWC.
+
+    This drops the surplus rows and columns of border tiles and the filters that fill up the last panel.
+    """
+    size, points = tiles.size, range(tiles.points)
+
+    def half(y: Any, b: Any, tile: Any, f: Any) -> Any:
+        return transformed(filtering.output, y, [product[a, b, tile, f] for a in points])
+
+    def both(n: Any, y: Any, x: Any, f: Any) -> Any:
+        tile, (row, column) = tiles.number(n, y, x), tiles.within(y, x)
+        return transformed(filtering.output, column, [columns[row, b, tile, f] for b in points])
+
+    columns = te.compute((size, *product.shape[1:]), half, name="winograd_output_columns")
+    shape = (w.batch, w.out_height, w.out_width, w.out_channels)
+    return te.compute(shape, both, name="winograd", attrs={ANCHOR: w.operator})

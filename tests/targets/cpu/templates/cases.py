@@ -1,0 +1,173 @@
+"""Cases for the tests of the CPU's templates: small workloads of all shapes, with kernels that are built and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from anole.record import Config
+from anole.space import ALGORITHM, Space
+from anole.targets.base import WINOGRAD, Template
+from anole.targets.cpu.device import builder
+from anole.targets.cpu.device.runner import CpuRunner
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.templates.programs import Programs, programs_of
+from anole.targets.shared.kernel import define
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+
+from ....examples import examples
+
+PROCESSOR = {**describe_cpu(), "threads": 2}
+UNIT = VectorUnit.of(PROCESSOR)
+AVX512, AVX2, NEON = VectorUnit(16, 32), VectorUnit(8, 16), VectorUnit(4, 32)
+UNITS = st.sampled_from([AVX512, AVX2, NEON])
+SEEDS = st.integers(0, 1 << 30)
+
+
+def tries(n: int) -> settings:
+    """Settings of a property with so many examples, which may be large and take long."""
+    return settings(max_examples=examples(n), suppress_health_check=list(HealthCheck))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload with its programs for some vectors; `values` are those of the knobs that matter."""
+
+    workload: Workload
+    unit: VectorUnit = UNIT
+    threads: int = 2
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def _programs(self) -> Programs:
+        return programs_of(self.unit, self.workload, exact=False, is_open=False)
+
+    @property
+    def space(self) -> Space:
+        """All configs, whatever values matter."""
+        return self._programs.space(self.unit, self.threads, self.workload)
+
+    @property
+    def template(self) -> Template:
+        return self._programs.template_for(self.unit)
+
+    @property
+    def default(self) -> Config:
+        return self._programs.default(self.unit, self.threads, self.workload)
+
+    @property
+    def config(self) -> Config:
+        """The default config but for the values that matter."""
+        return {**self.default, **self.values}
+
+    def drawn(self, seed: int = 0) -> Config:
+        """A random valid config with the values that matter."""
+        return drawn(self.space, seed, **self.values)
+
+    def text(self, config: Config) -> str:
+        """A scheduled kernel."""
+        func = define(self.template, self.workload, config)
+        return str(self.template.schedule(func, self.workload, config).script())
+
+    def error(self, config: Config) -> float:
+        """How far a built kernel's answer is from the reference."""
+        return error_of(self.template, self.workload, config)
+
+
+def drawn(space: Space, seed: int = 0, **values: Any) -> Config:
+    """A random valid config of those with some values."""
+    restricted = space.restricted({name: [value] for name, value in values.items()})
+    return restricted.config(restricted.sample(1, np.random.default_rng(seed))[0])
+
+
+def error_of(template: Template, workload: Workload, config: Config) -> float:
+    """How far a built kernel's answer is from the reference."""
+    with TemporaryDirectory() as folder:
+        artifact = Path(folder) / "kernel.so"
+        builder.build(template, workload, config, PROCESSOR, artifact)
+        return CpuRunner(template, workload, cold_bytes=0).load(artifact, config).relative_error()
+
+
+UNCOVERABLE = st.sampled_from([17, 19, 23, 25, 29, 31, 34, 37])
+"""Extents that no good register tile divides."""
+
+TAPS, STRIDES = (st.tuples(st.integers(1, most), st.integers(1, most)) for most in (5, 4))
+
+
+@st.composite
+def _convolutions(
+    draw: st.DrawFn,
+    groups: list[int],
+    channels: list[int],
+    filters: list[int],
+    kernels: st.SearchStrategy[tuple[int, int]] = TAPS,
+    strides: st.SearchStrategy[tuple[int, int]] = STRIDES,
+) -> Conv2d:
+    """Convolutions of images of any size and padding, with channels and filters of each group."""
+    kernel, dilation = draw(kernels), draw(st.just((1, 1)) | st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    padding, n_groups = draw(st.tuples(*[st.integers(0, 3)] * 4)), draw(st.sampled_from(groups))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    return Conv2d(
+        batch=draw(st.integers(1, 4)),
+        height=max(reach[0] - padding[0] - padding[2], draw(st.integers(1, 13))),
+        width=max(reach[1] - padding[1] - padding[3], draw(st.integers(1, 13) | UNCOVERABLE)),
+        in_channels=n_groups * draw(st.sampled_from(channels)),
+        out_channels=n_groups * draw(st.sampled_from(filters)),
+        kernel=kernel,
+        strides=draw(strides),
+        padding=padding,
+        dilation=dilation,
+        groups=n_groups,
+    )
+
+
+convolutions = _convolutions([1, 1, 1, 2, 3], [*range(1, 10)], [*range(1, 21)])
+depthwise = _convolutions([2, 3, 7, 13, 16, 24, 31, 37, 48, 64], [1], [1, 1, 1, 2, 3])
+grouped = _convolutions([2, 3, 4, 5, 8, 13], [1, 2, 3, 4, 7, 8, 11], [1, 2, 3, 4, 5, 7, 8, 12, 24])
+winograd = _convolutions(
+    [1],
+    [1, 2, 3, 7, 8, 16, 17, 24, 32],
+    [1, 5, 8, 13, 16, 31, 32, 48],
+    kernels=st.sampled_from([(3, 3), (3, 3), (5, 5)]),
+    strides=st.just((1, 1)),
+)
+"""Those that Winograd can compute."""
+
+rows = st.integers(1, 12) | UNCOVERABLE
+dense_layers = st.builds(Dense, rows, st.integers(1, 40), st.integers(1, 70))
+products = st.builds(BatchMatmul, st.integers(1, 3), rows, st.integers(1, 40), st.integers(1, 70), st.booleans())
+workloads = convolutions | depthwise | dense_layers | products
+"""Layers of every operator, also of odd sizes."""
+
+ATROUS = Conv2d(1, 14, 14, 16, 32, (3, 3), padding=(12, 12, 12, 12), dilation=(12, 12), exact=True)
+IDLE = [
+    ATROUS,
+    replace(ATROUS, in_channels=3, out_channels=20, padding=(13, 5, 4, 12), dilation=(7, 6)),
+    replace(ATROUS, batch=2, height=9, width=17, strides=(2, 1), padding=(8, 8, 8, 8), dilation=(8, 8)),
+    # The weights come from memory, and are prefetched.
+    replace(ATROUS, height=5, width=5, in_channels=512, out_channels=64, padding=(4, 4, 4, 4), dilation=(4, 4)),
+    Conv2d(1, 4, 4, 8, 16, (3, 3), padding=(1, 1, 1, 1), exact=True),
+]
+"""Convolutions with steps that multiply only padding."""
+
+FROM_MEMORY = [
+    Conv2d(1, 3, 5, 512, 512, (1, 1)),
+    Conv2d(2, 7, 4, 256, 144, (3, 3), strides=(2, 1), padding=(1, 0, 0, 2)),
+    Conv2d(1, 5, 5, 64, 176, (5, 5), padding=(2, 2, 2, 2), exact=True),
+]
+"""Convolutions whose weights exceed the cache."""
+
+cases: st.SearchStrategy[Case] = (
+    st.builds(Case, workloads | grouped | st.sampled_from(IDLE), UNITS | st.just(UNIT), st.integers(1, 9))
+    | st.builds(Case, winograd, UNITS | st.just(UNIT), st.integers(1, 9), st.just({ALGORITHM: WINOGRAD}))
+    | st.builds(Case, st.sampled_from(FROM_MEMORY), values=st.just({"prefetch": 1}))
+    | st.builds(Case, st.just(Dense(7, 500, 600)), values=st.just({"prefetch_k": 64}))
+)

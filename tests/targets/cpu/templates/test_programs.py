@@ -1,0 +1,134 @@
+"""Which programs compute a workload on the CPU, what their versions count, and which is the default."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anole.space import ALGORITHM
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.target import CpuTarget
+from anole.targets.cpu.templates.programs import VERSIONS, parts_of
+from anole.targets.cpu.templates.winograd_space import winograd_space
+from anole.targets.shared.reference import weight_shape
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+
+from .cases import AVX512
+
+PROCESSOR = describe_cpu("skylake-avx512", threads=2, model="any")
+TARGET, EXACT = CpuTarget(PROCESSOR), CpuTarget({**PROCESSOR, "exact": True})
+LAYER = Conv2d(1, 28, 28, 32, 32, (3, 3), padding=(1, 1, 1, 1))
+POINTWISE = Conv2d(1, 3, 5, 512, 512, (1, 1))
+DILATED = replace(LAYER, padding=(12, 12, 12, 12), dilation=(12, 12))
+
+
+@pytest.mark.parametrize(
+    ("workload", "parts"),
+    [
+        (LAYER, "winograd"),
+        (replace(LAYER, kernel=(5, 5)), "winograd"),
+        (replace(LAYER, batch=3, padding=(0, 1, 2, 3)), "winograd"),
+        (replace(LAYER, padding=(2, 2, 2, 2), dilation=(2, 2)), "winograd"),
+        (replace(LAYER, exact=True), ""),
+        (replace(LAYER, kernel=(1, 1)), ""),
+        (replace(LAYER, kernel=(7, 7)), ""),
+        (replace(LAYER, kernel=(3, 5)), ""),
+        (replace(LAYER, strides=(1, 2)), ""),
+        (DILATED, "idle winograd"),
+        (replace(LAYER, in_channels=1024, strides=(2, 2)), "gap prefetch"),
+        (replace(LAYER, groups=2), ""),
+        (replace(LAYER, groups=8), "grouped"),
+        (replace(LAYER, groups=32), "depthwise"),
+        (replace(LAYER, groups=32, out_channels=64), "depthwise grouped"),
+        (replace(LAYER, groups=32, out_channels=512), "depthwise"),
+        (replace(LAYER, height=8, width=8, groups=32), "depthwise sharing"),
+        (POINTWISE, "prefetch"),
+        (replace(POINTWISE, out_channels=496), ""),
+        (Conv2d(1, 72, 72, 64, 80, (1, 1)), ""),
+        (Conv2d(1, 73, 73, 64, 80, (1, 1)), "cover"),
+        # Depthwise convolutions have pixels of their own number.
+        (replace(LAYER, width=73, in_channels=64, out_channels=64, groups=64), "depthwise"),
+        (Conv2d(1, 8, 8, 16, 32, (1, 1)), "sharing"),
+        (Dense(196, 64, 96), ""),
+        (Dense(197, 64, 96), "cover"),
+        (Dense(7, 500, 600), "prefetch"),
+        (Dense(1, 500, 600), ""),
+        (Dense(8, 500, 512), ""),
+        (Dense(32, 500, 600), ""),
+        (Dense(1, 64, 64), "sharing"),
+        (Dense(1, 1 << 14, 64), ""),
+        (BatchMatmul(2, 196, 64, 197), ""),
+        (BatchMatmul(2, 197, 64, 197), "cover"),
+        (BatchMatmul(1, 16, 32, 32), "sharing"),
+    ],
+    ids=lambda value: value.label if isinstance(value, Workload) else value or "plain",
+)
+def test_the_version_counts_the_parts(workload: Workload, parts: str) -> None:
+    common = {"cover", "sharing"}
+    names = {part if part in common else f"{workload.operator}.{part}" for part in parts.split()}
+    assert set(parts_of(TARGET.unit, workload, exact=False, is_open=False)) == {workload.operator, *names}
+    assert TARGET.template_version(workload) == VERSIONS[workload.operator] + sum(VERSIONS[name] for name in names)
+    space, choices = TARGET.space(workload), {"direct", "winograd"} if "winograd" in parts else {""}
+    assert set(space.algorithms) == choices
+    assert any(knob.name in ("prefetch", "prefetch_k") for knob in space.knobs) == ("prefetch" in parts)
+
+
+def test_the_versions_are_those_of_the_tasks_that_users_have_tuned() -> None:
+    tuned = (LAYER, POINTWISE, Dense(7, 500, 600), BatchMatmul(2, 9, 9, 9))
+    assert list(map(TARGET.template_version, tuned)) == [5, 3, 3, 3]
+
+
+def test_an_exact_target_has_no_choice() -> None:
+    assert EXACT.space(LAYER).algorithms == ("",)
+    assert EXACT.space(LAYER).rejection(EXACT.default_config(LAYER)) is None
+    assert EXACT.template_version(LAYER) == 1
+
+
+def test_weights_of_one_shape_are_packed_alike() -> None:
+    space, template, packed = TARGET.space(LAYER), TARGET.template(LAYER), dict[tuple[int, ...], Any]()
+    weight = np.random.default_rng(0).standard_normal(weight_shape(LAYER), dtype=np.float32)
+    for vector in space.sample(60, np.random.default_rng(0)):
+        config = space.config(vector)
+        shape, made = template.packed_shape(LAYER, config), template.pack_weight(LAYER, config, weight)
+        np.testing.assert_array_equal(made, packed.setdefault(shape, made))
+    assert {shape[1] for shape in packed} == {3, 4, 6, 8}
+
+
+@pytest.mark.parametrize(
+    ("change", "algorithm"),
+    [
+        ({}, "winograd"),
+        ({"kernel": (5, 5)}, "winograd"),
+        ({"batch": 3, "padding": (0, 1, 2, 3)}, "winograd"),
+        ({"padding": (2, 2, 2, 2), "dilation": (2, 2)}, "winograd"),
+        # Transforms cost most where there are few channels or tiles.
+        ({"in_channels": 3}, "direct"),
+        ({"height": 4, "width": 4, "in_channels": 64, "out_channels": 64}, "direct"),
+        ({"in_channels": 8}, "winograd"),
+        ({"out_channels": 8}, "winograd"),
+        ({"height": 8, "width": 8}, "winograd"),
+        ({"kernel": (1, 1)}, None),
+    ],
+    ids=str,
+)
+def test_the_default_is_the_faster_algorithm(change: dict[str, Any], algorithm: str | None) -> None:
+    assert TARGET.default_config(replace(LAYER, **change)).get(ALGORITHM) == algorithm
+
+
+@pytest.mark.parametrize(
+    ("layer", "size"), [((64, 56), 172_368), ((128, 28), 240_840), ((256, 14), 170_856), ((512, 7), 62_208)]
+)
+def test_how_large_the_spaces_of_a_residual_network_are(layer: tuple[int, int], size: int) -> None:
+    channels, side = layer
+    workload = Conv2d(1, side, side, channels, channels, (3, 3), padding=(1, 1, 1, 1))
+    assert len(winograd_space(AVX512, 2, workload)) == size
+
+
+def test_a_sample_has_as_many_of_every_tile_size_as_direct_ones() -> None:
+    space = TARGET.space(Conv2d(1, 14, 14, 256, 256, (3, 3), padding=(1, 1, 1, 1)))
+    configs = map(space.config, space.sample(16, np.random.default_rng(0)))
+    assert Counter(config.get("tile_size") for config in configs) == {None: 4, 2: 4, 4: 4, 6: 4}
