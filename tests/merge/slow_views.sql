@@ -100,19 +100,3 @@ join task on task.key = run.task_key
 join spent on spent.run_key = run.key
 left join slow_best_of_run as best on best.run_key = run.key
 group by run.task_key, run.preset;
-
-create view slow_failures as
--- Why candidates failed: the first line of the error, its count, and the first
--- example (SQLite takes bare columns beside a min() from the row of the minimum).
-select
-    status,
-    substr(error, 1, instr(error || char(10), char(10)) - 1) as error,
-    count(*) as count,
-    count(distinct task_key) as task_count,
-    min(created_at) as first_at,
-    run_key as example_run_key,
-    number as example_number,
-    config as example_config
-from trial
-where status <> 'ok'
-group by status, substr(error, 1, instr(error || char(10), char(10)) - 1);

@@ -19,11 +19,11 @@ from anole.errors import DocumentError, StoreError
 from anole.merge.database import Merged, merge_files
 from anole.plain import to_plain
 from anole.record import Remeasurement
-from anole.store.content import ShardContent, encode_shard, parse_shard, seal_lines
-from anole.store.lines import without_checksum
-from anole.store.shard import Shard, read_shard
+from anole.store.content import encode_shard, parse_shard, seal_lines
+from anole.store.shard import read_shard
 
 from ..examples import examples
+from ..record_project import as_first_schema
 
 LATER = "2030-01-01T00:00:00.000Z"
 
@@ -201,24 +201,18 @@ def test_a_local_shard_wins_over_a_longer_newer_state_in_the_database(project) -
     project.tune(run, project.CONV, [4e-3])
     encoded = encode_shard(replace(read_shard(path), started_at="2020-01-01T00:00:00.000Z"), path)
     path.write_bytes(encoded.replace(b"2026-11-21T10:00:00", b"2026-11-21T10:00:01"))
-    path.write_bytes(seal_lines(read_unsealed(path), path.read_bytes()))
+    content = parse_shard(path, as_first_schema(path.read_bytes()))
+    assert content is not None
+    path.write_bytes(seal_lines(content, path.read_bytes()))
     assert "3 trials that the database held" in project.merge().replaced[0]
     assert project.rows("select latency_s from trial") == [{"latency_s": 4e-3}]
-
-
-def read_unsealed(path: Path) -> ShardContent:
-    """Reads a shard whose lines were edited by hand."""
-    text = b"".join(without_checksum(line) + b"\n" for line in path.read_bytes().splitlines())
-    content = parse_shard(path, text.replace(b'"schema":2', b'"schema":1'))
-    assert content is not None
-    return content
 
 
 def test_a_trial_that_is_measured_again_is_not_said_to_be_lost(project) -> None:
     run = project.run_of(project.CONV)
     project.tune(run, project.CONV, [3e-3, None])
     project.merge()
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         trial = project.trial_of(1, 1e-3, project.CONV.workload.flop)
         shard.append_again(Remeasurement(1, trial.measurement, trial.gflops, LATER))
     assert project.merge() == Merged(changed_runs=1, runs=1, trials=2)
@@ -266,8 +260,7 @@ def test_a_shard_under_the_name_of_another_run_is_refused(project) -> None:
 
 def test_shards_without_checksums_and_runs_without_shards_are_counted(project) -> None:
     path = project.tune(project.run_of(project.CONV), project.CONV, [3e-3])
-    old = b"".join(without_checksum(line) + b"\n" for line in path.read_bytes().splitlines())
-    path.write_bytes(old.replace(b'"schema":2', b'"schema":1'))
+    path.write_bytes(as_first_schema(path.read_bytes()))
     other = project.tune(project.run_of(project.DENSE), project.DENSE, [3e-3])
     assert project.merge() == Merged(changed_runs=2, runs=2, trials=2, unsealed_runs=1)
     assert project.rows("select sealed from run order by sealed") == [{"sealed": 0}, {"sealed": 1}]
@@ -400,8 +393,7 @@ def corrupt_shard(project) -> str:
 
 def too_large_a_number(project) -> str:
     path = project.tune(project.run_of(project.CONV, seed=77), project.CONV, [1e-3])
-    old = b"".join(without_checksum(line) + b"\n" for line in path.read_bytes().splitlines())
-    path.write_bytes(old.replace(b'"schema":2', b'"schema":1').replace(b'"seed":77', b'"seed":%d' % (1 << 64)))
+    path.write_bytes(as_first_schema(path.read_bytes()).replace(b'"seed":77', b'"seed":%d' % (1 << 64)))
     return f"{path}:1: "
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from anole.errors import ShardInUseError, StoreError
 from anole.merge.exchange import Imported, import_all, import_records
-from anole.record import Source
-from anole.store.shard import Shard, read_shard, shard_path
+from anole.store.shard import read_shard, shard_path
 
 
 def contents(folder):
@@ -30,16 +29,6 @@ def test_all_that_is_known_of_all_runs_is_taken_over(project, tmp_path, form) ->
     assert here == there
     again = import_records(project.database, tmp_path / "here")
     assert again == Imported(known=4)
-
-
-def test_what_a_run_learned_from_is_taken_over(project, tmp_path) -> None:
-    run = project.run_of(project.CONV)
-    with Shard.open(project.shards, run, project.CONV) as shard:
-        shard.append_sources([Source(project.WIDE.key, project.run_of(project.WIDE).key, 7)])
-    project.tune(run, project.CONV, [1e-3])
-    project.merge()
-    import_records(project.database, tmp_path / "here")
-    assert contents(tmp_path / "here") == contents(project.shards)
 
 
 def test_a_run_that_went_on_elsewhere_is_continued(project, new_project) -> None:
@@ -76,7 +65,7 @@ def test_a_run_that_is_being_tuned_is_left_alone_and_the_others_are_imported(pro
     busy, free = project.run_of(project.CONV), project.run_of(project.DENSE)
     for run, task in ((busy, project.CONV), (free, project.DENSE)):
         other.tune(run, task, [3e-3])
-    with Shard.open(project.shards, busy, project.CONV) as shard:
+    with project.open(busy) as shard:
         with pytest.raises(ShardInUseError, match="1 runs are being tuned here and were not imported"):
             import_records(other.shards, project.shards)
         assert len(read_shard(shard_path(project.shards, free)).trials) == 1
@@ -119,7 +108,7 @@ def test_a_source_whose_runs_are_in_use_stops_no_other(project, new_project) -> 
     busy, free, run = new_project(), new_project(), project.run_of(project.CONV)
     busy.tune(run, project.CONV, [3e-3])
     free.tune(free.run_of(free.DENSE), free.DENSE, [3e-3])
-    with Shard.open(project.shards, run, project.CONV):
+    with project.open(run):
         done = import_all([busy.shards, free.shards], project.shards)
         assert next(done) == (free.shards, Imported(new=1, trials=1))
         with pytest.raises(ShardInUseError, match="1 runs are being tuned here"):

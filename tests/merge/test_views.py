@@ -1,15 +1,15 @@
+"""The views say what is best, how often what failed, and how builds compare; see also `test_view_plans`."""
+
 from __future__ import annotations
 
 import json
 
 import pytest
 
-from anole.store.shard import Shard
-
 
 def confirm(project, run, latencies_s: dict[int, float | None]) -> None:
     """Appends a round of confirmations: number of the trial to its latency, the fastest first."""
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         for rank, (number, latency_s) in enumerate(latencies_s.items()):
             trial = shard.trials[number]
             shard.append_confirmation(project.confirmation_of(trial, latency_s, len(shard.trials), rank))
@@ -29,13 +29,21 @@ def run(project):
     return run
 
 
-def test_without_confirmation_the_fastest_trial_is_best(project, run) -> None:
-    assert best(project) == [(2, 1e-3, 0)]
-
-
-def test_a_confirmed_latency_goes_before_a_tried_one(project, run) -> None:
-    confirm(project, run, {3: 2.1e-3, 2: 2.2e-3})
-    assert best(project) == [(3, 2.1e-3, 1)]
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([], (2, 1e-3, 0)),
+        ([{3: 2.1e-3, 2: 2.2e-3}], (3, 2.1e-3, 1)),
+        ([{2: 0.5e-3, 3: 0.6e-3}, {3: 1.9e-3, 2: 2.0e-3}], (3, 1.9e-3, 1)),
+        ([{3: 1.05e-3, 2: 1.0e-3}], (3, 1.05e-3, 1)),
+        ([{2: None}], (3, 2e-3, 0)),
+    ],
+    ids=["tried", "confirmed", "interrupted and repeated", "tie", "failed"],
+)
+def test_the_best_config_is_the_last_one_chosen(project, run, rounds, expected) -> None:
+    for latencies_s in rounds:
+        confirm(project, run, latencies_s)
+    assert best(project) == [expected]
 
 
 def test_only_the_last_round_of_confirmations_counts(project, run) -> None:
@@ -46,22 +54,6 @@ def test_only_the_last_round_of_confirmations_counts(project, run) -> None:
     assert best(project) == [(4, 1.3e-3, 1)]
 
 
-def test_of_a_round_that_was_interrupted_and_repeated_the_repetition_counts(project, run) -> None:
-    confirm(project, run, {2: 0.5e-3})
-    confirm(project, run, {3: 1.9e-3, 2: 2.0e-3})
-    assert best(project) == [(3, 1.9e-3, 1)]
-
-
-def test_of_a_tie_the_chosen_config_is_best_and_not_the_fastest(project, run) -> None:
-    confirm(project, run, {3: 1.05e-3, 2: 1.0e-3})
-    assert best(project) == [(3, 1.05e-3, 1)]
-
-
-def test_a_config_whose_confirmation_failed_is_not_best(project, run) -> None:
-    confirm(project, run, {2: None})
-    assert best(project) == [(3, 2e-3, 0)]
-
-
 def test_the_rejected_share_of_a_space_is_told_by_reason(project) -> None:
     project.fill()
     project.merge()
@@ -70,44 +62,6 @@ def test_the_rejected_share_of_a_space_is_told_by_reason(project) -> None:
         ("too wide", 0.125, 50_000, "cpu"),
         ("too many threads", 0.25, 50_000, "cpu"),
     ]
-
-
-def test_a_run_of_failures_has_no_best(project) -> None:
-    project.tune(project.run_of(project.CONV), project.CONV, [None, None])
-    assert best(project) == []
-    assert project.rows("select trials, failures, best_gflops from tuner_summary") == [
-        {"trials": 2, "failures": 2, "best_gflops": None}
-    ]
-
-
-def test_the_best_of_a_task_is_over_all_its_runs_and_confirmed_if_any_is(project, run) -> None:
-    project.tune(project.run_of(project.CONV, "random"), project.CONV, [0.9e-3])
-    assert best(project, "best_trial") == [(0, 0.9e-3, 0)]
-    confirm(project, run, {2: 1.1e-3})
-    assert best(project, "best_trial") == [(2, 1.1e-3, 1)]
-    confirm(project, project.run_of(project.CONV, "random"), {0: 1.0e-3})
-    assert best(project, "best_trial") == [(0, 1.0e-3, 1)]
-
-
-def test_the_tuning_curve_only_falls(project, run) -> None:
-    project.merge()
-    curve = project.rows("select number, elapsed_s, best_latency_s, best_gflops from tuning_curve order by number")
-    assert [row["best_latency_s"] for row in curve] == [3e-3, 3e-3, 1e-3, 1e-3]
-    gflop = project.CONV.workload.flop / 1e9
-    assert [row["best_gflops"] for row in curve] == pytest.approx([gflop / 3e-3] * 2 + [gflop / 1e-3] * 2)
-    assert [row["elapsed_s"] for row in curve] == pytest.approx([0.35, 0.7, 1.05, 1.4])
-
-
-def test_the_summary_adds_up_the_runs_of_a_preset(project, run) -> None:
-    project.tune(project.run_of(project.CONV, seed=1), project.CONV, [0.5e-3, None])
-    project.tune(project.run_of(project.CONV, "random"), project.CONV, [4e-3])
-    project.merge()
-    autotvm, random = project.rows("select * from tuner_summary order by preset")
-    assert (autotvm["runs"], autotvm["trials"], autotvm["failures"]) == (2, 6, 2)
-    assert autotvm["elapsed_s"] == pytest.approx(1.4 + 0.7)
-    assert autotvm["build_s"] == pytest.approx(0.6)
-    assert autotvm["best_latency_s"] == 0.5e-3
-    assert (random["preset"], random["runs"], random["trials"], random["failures"]) == ("random", 1, 1, 0)
 
 
 def test_failures_are_counted_by_the_first_line_of_their_error(project, run) -> None:

@@ -81,7 +81,7 @@ def test_what_is_appended_is_read_back(
 ) -> None:
     project = new_project()
     run = project.run_of(project.CONV)
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         for number, log in enumerate(searched):
             shard.append_iteration(number, log)
         for trial in trials:
@@ -95,7 +95,7 @@ def test_what_is_appended_is_read_back(
     assert [to_plain(trial) for trial in content.trials] == [to_plain(trial) for trial in trials]
     assert [to_plain(found) for found in content.confirmations] == [to_plain(given) for given in confirmed]
     assert content.iterations == dict(enumerate(searched))
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         assert shard.content == content
 
 
@@ -138,8 +138,7 @@ def test_a_torn_end_is_mended_when_the_run_goes_on(project, tuned: Path, missing
     data = tuned.read_bytes()
     with tuned.open("r+b") as file:
         file.truncate(max(0, len(data) - missing))
-    run = project.run_of(project.CONV)
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open() as shard:
         n_trials = len(shard.trials)
         shard.append_trial(project.trial_of(n_trials))
     assert read_shard(tuned).trials[n_trials:] == (project.trial_of(n_trials),)
@@ -147,12 +146,24 @@ def test_a_torn_end_is_mended_when_the_run_goes_on(project, tuned: Path, missing
     assert tuned.read_bytes().startswith(data) == (missing == 1)
 
 
-def test_a_garbled_end_without_newline_is_torn(project, tuned: Path) -> None:
-    data = tuned.read_bytes()
-    tuned.write_bytes(data + b"\0" * 4096)
-    assert len(read_shard(tuned).trials) == 2
-    Shard.open(project.shards, project.run_of(project.CONV), project.CONV).close()
-    assert tuned.read_bytes() == data
+def test_an_end_that_was_not_written_is_torn(project, tuned: Path) -> None:
+    """As a power loss leaves it: blocks of a line, the first byte of one that a sector ends with, or those after it."""
+    data, run = tuned.read_bytes(), project.run_of(project.CONV)
+    last = data.rfind(b"\n", 0, -1) + 1
+    before, line, half = data[:last], data[last:], len(data[last:]) // 2
+    for torn, whole in (
+        (data + b"\0" * 4096, data),
+        (before + b"\0" * len(line), before),
+        (before + line[:half].ljust(len(line), b"\0"), before),
+        (before + b"\0" * half + line[half:], before),
+        (before + b"\0" + line[1:], before),
+    ):
+        tuned.write_bytes(torn)
+        assert (len(read_shard(tuned).trials), len(read_shard(tuned).confirmations)) == (2, whole == data)
+        project.open(run).close()
+        assert tuned.read_bytes() == whole
+    changed = data[:-5] + b"\0" + data[-4:]
+    assert whole_lines(changed) == changed
 
 
 def test_a_shard_without_a_whole_line_holds_no_run(project, tuned: Path) -> None:
@@ -248,8 +259,7 @@ def test_a_corrupt_line_is_named_and_nothing_is_changed(
 ) -> None:
     rewritten(tuned, damage, schema=schema)
     damaged = tuned.read_bytes()
-    run = project.run_of(project.CONV)
-    for attempt in (lambda: read_shard(tuned), lambda: Shard.open(project.shards, run, project.CONV)):
+    for attempt in (lambda: read_shard(tuned), lambda: project.open()):
         with pytest.raises(StoreError) as caught:
             attempt()
         assert f"{tuned}:{line}: " in str(caught.value)
@@ -280,7 +290,7 @@ def test_a_newer_schema_is_refused(tuned: Path) -> None:
 def test_what_would_be_corrupt_is_not_written(project, tuned: Path) -> None:
     data = tuned.read_bytes()
     fresh, first = project.trial_of(2), project.trial_of(0)
-    with Shard.open(project.shards, project.run_of(project.CONV), project.CONV) as shard:
+    with project.open() as shard:
         for trial, problem in [
             (project.trial_of(1), "trial 1 comes where 2 is the next"),
             (replace(fresh, config=first.config), "measures a config again"),
@@ -299,7 +309,7 @@ def test_what_would_be_corrupt_is_not_written(project, tuned: Path) -> None:
 def test_figures_that_are_not_finite_and_text_that_is_not_unicode_are_stored(project) -> None:
     run = project.run_of(project.CONV)
     failure = replace(project.trial_of(0, None).measurement, error="tool said \udcff")
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         shard.append_iteration(0, {"loss": float("nan"), "steps": 3.0})
         shard.append_iteration(0, {"loss": float("inf"), "steps": 4.0})
         shard.append_trial(replace(project.trial_of(0, None), measurement=failure))
@@ -319,7 +329,7 @@ def test_every_append_is_on_the_disk_when_it_returns(project, monkeypatch: pytes
         synced.append((Path(f"/proc/self/fd/{descriptor}").readlink(), os.fstat(descriptor).st_size))
 
     monkeypatch.setattr(os, "fsync", spy)
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         above = [project.shards, project.shards.parent, project.folder]
         assert [place for place, _ in synced] == [*above, path, path.parent, project.shards]
         shard.append_iteration(0, {"steps": 1.0})
@@ -331,14 +341,6 @@ def test_every_append_is_on_the_disk_when_it_returns(project, monkeypatch: pytes
     assert len(synced) == 9
 
 
-def test_a_line_whose_first_byte_was_not_written_is_torn(project, tuned: Path) -> None:
-    """As a power loss leaves it, where the line begins with the last byte of a sector."""
-    data = tuned.read_bytes()
-    last = data.rfind(b"\n", 0, -1) + 1
-    assert whole_lines(data[:last] + b"\0" + data[last + 1 :]) == data[:last]
-    assert whole_lines(data[:-5] + b"\0" + data[-4:]) == data[:-5] + b"\0" + data[-4:]
-
-
 def test_closing_a_shard_tells_no_error(project, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was appended is on the disk before."""
 
@@ -347,7 +349,7 @@ def test_closing_a_shard_tells_no_error(project, monkeypatch: pytest.MonkeyPatch
         raise OSError(errno.EIO, "Input/output error")
 
     close = os.close
-    with Shard.open(project.shards, project.run_of(project.CONV), project.CONV) as shard:
+    with project.open() as shard:
         shard.append_trial(project.trial_of(0))
         monkeypatch.setattr(os, "close", fail)
     monkeypatch.undo()
@@ -360,20 +362,19 @@ def test_a_shard_of_another_task_or_run_is_refused(project, tuned: Path) -> None
     other = project.run_of(project.CONV, "random")
     shard_path(project.shards, other).write_bytes(tuned.read_bytes())
     with pytest.raises(StoreError, match="not the one in its name"):
-        Shard.open(project.shards, other, project.CONV)
+        project.open(other)
 
 
 def test_only_one_at_a_time_has_a_shard_open(project, tuned: Path) -> None:
-    run = project.run_of(project.CONV)
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open() as shard:
         with pytest.raises(StoreError, match="in use"):
-            Shard.open(project.shards, run, project.CONV)
+            project.open()
         assert len(read_shard(tuned).trials) == 2
         other = project.run_of(project.CONV, seed=1)
-        Shard.open(project.shards, other, project.CONV).close()
+        project.open(other).close()
     with pytest.raises(StoreError, match="is closed"):
         shard.append_trial(project.trial_of(2))
-    Shard.open(project.shards, run, project.CONV).close()
+    project.open().close()
 
 
 def test_a_file_system_without_locks_is_told_of(project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,21 +384,21 @@ def test_a_file_system_without_locks_is_told_of(project, monkeypatch: pytest.Mon
     monkeypatch.setattr("anole.store.shard.fcntl.flock", flock)
     run = project.run_of(project.CONV)
     with pytest.raises(StoreError, match=f"{run.key}.jsonl: its file system locks no files"):
-        Shard.open(project.shards, run, project.CONV)
+        project.open(run)
 
 
 def test_a_folder_that_cannot_be_written_is_named(project) -> None:
     project.shards.parent.mkdir(parents=True)
     project.shards.write_text("a file where the folder should be")
     with pytest.raises(StoreError, match=r"jsonl: cannot be opened for writing"):
-        Shard.open(project.shards, project.run_of(project.CONV), project.CONV)
+        project.open()
 
 
 def test_a_full_disk_loses_nothing_acknowledged(project, tuned: Path) -> None:
     data = tuned.read_bytes()
     run = project.run_of(project.CONV)
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(data) + 100, unlimited[1]))
         try:
             with pytest.raises(StoreError, match=r"cannot be written: File too large; its 2 trials are safe"):
@@ -411,21 +412,10 @@ def test_a_full_disk_loses_nothing_acknowledged(project, tuned: Path) -> None:
     assert len(read_shard(tuned).trials) == 3
 
 
-def test_a_last_line_of_which_blocks_were_never_written_is_torn(project, tuned: Path) -> None:
-    lines = tuned.read_bytes().splitlines(keepends=True)
-    last, size = lines[-1], len(lines[-1])
-    for torn in (b"\0" * size, last[: size // 2].ljust(size, b"\0"), b"\0" * (size // 2) + last[size // 2 :]):
-        tuned.write_bytes(b"".join(lines[:-1]) + torn)
-        assert len(read_shard(tuned).trials) == 2
-        assert not read_shard(tuned).confirmations
-    Shard.open(project.shards, project.run_of(project.CONV), project.CONV).close()
-    assert tuned.read_bytes() == b"".join(lines[:-1])
-
-
 def test_a_trial_that_is_measured_again_keeps_its_place(project, tuned: Path) -> None:
     run, before = project.run_of(project.CONV), tuned.read_bytes()
     again = Remeasurement(1, Measurement(Status.OK, None, 2e-3, repeats=5), speed_of(2e-3), "2026-11-22T00:00:00Z")
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         for wrong in (replace(again, number=2), replace(again, gflops=None)):
             with pytest.raises(StoreError):
                 shard.append_again(wrong)
@@ -485,7 +475,7 @@ def test_what_is_appended_to_an_old_shard_protects_its_old_lines(project, tuned:
 
 def test_whoever_waited_for_a_shard_that_was_replaced_opens_the_new_one(project, tuned: Path) -> None:
     run, opened = project.run_of(project.CONV), threading.Event()
-    with Shard.open(project.shards, run, project.CONV) as shard:
+    with project.open(run) as shard:
         waiting = threading.Thread(target=append_one, args=(project, run, opened))
         waiting.start()
         opened.wait()
@@ -498,7 +488,7 @@ def test_whoever_waited_for_a_shard_that_was_replaced_opens_the_new_one(project,
 
 def append_one(project, run: Run, opened: threading.Event) -> None:
     opened.set()
-    with Shard.open(project.shards, run, project.CONV, wait=True) as shard:
+    with project.open(run, wait=True) as shard:
         shard.append_trial(project.trial_of(len(shard.trials)))
 
 
@@ -510,7 +500,7 @@ def append_one(project, run: Run, opened: threading.Event) -> None:
     ],
 )
 def test_a_shard_that_another_program_changes_while_it_is_open_is_told(project, tuned: Path, change, problem) -> None:
-    with Shard.open(project.shards, project.run_of(project.CONV), project.CONV) as shard:
+    with project.open() as shard:
         change(tuned)
         with pytest.raises(StoreError, match=f"another program has {problem} it"):
             shard.append_trial(project.trial_of(2))
