@@ -46,12 +46,9 @@ STRANGER = 64_321
 
 @dataclass(frozen=True)
 class Cell:
-    """One other machine.
+    """One other machine; in its variables ``{folder}`` stands for where everything of this run is.
 
-    Attributes:
-        variables: environment variables; ``{folder}`` stands for where everything of this run is.
-        stranger: whether to be another user, without any right.
-        core: whether to use one core only.
+    A stranger is another user without any right; `core` asks for one core only.
     """
 
     name: str

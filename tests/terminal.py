@@ -9,11 +9,7 @@ from collections.abc import Callable
 
 
 def drawn_on_a_terminal(start: Callable[[int], subprocess.Popen[str]]) -> str:
-    """Returns all that a process draws, with its control characters; it must end well.
-
-    Args:
-        start: starts the process with a file descriptor of a terminal.
-    """
+    """Returns all that a process draws with control characters, given a descriptor of a terminal; it must end well."""
     master, slave = pty.openpty()
     process = start(slave)
     os.close(slave)
