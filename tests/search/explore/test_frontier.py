@@ -6,31 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.record import Measurement, Status
 from anole.search.explore.frontier import Frontier, converged_at
-from anole.search.roles import History
-from anole.space import Space, option_knob
+from tests.kit.oracle import Knowing
 
 from ...examples import examples
+from ..conftest import measured, space_of
 
-SPACE = Space([option_knob("a", list(range(8))), option_knob("b", list(range(5)))])
-
-
-class Table:
-    """A surrogate that reads scores from a table and counts how often it is asked for each."""
-
-    fitted = True
-
-    def __init__(self, scores):
-        self.scores, self.asked = np.array(scores), np.zeros(len(scores), dtype=int)
-
-    def fit(self, history):
-        pass
-
-    def score(self, vectors):
-        indices = SPACE.indices(vectors)
-        np.add.at(self.asked, indices, 1)
-        return self.scores[indices]
+SPACE = space_of([8, 5])
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -42,22 +24,23 @@ class Table:
     st.none() | st.integers(1, 16),
 )
 def test_keeps_the_best_that_were_never_measured(scores, steps, visited, n_best, n_watched):
-    table, history = Table(scores), History(SPACE, 1)
-    history.add(SPACE.vectors(sorted(visited)), [Measurement(Status.RUN_ERROR)] * len(visited))
-    frontier = Frontier(table, history, n_best, n_watched)
+    scores = np.array(scores)
+    surrogate = Knowing(SPACE, lambda vectors: scores[SPACE.indices(vectors)])
+    history = measured(SPACE, SPACE.vectors(sorted(visited)), [None] * len(visited))
+    frontier = Frontier(surrogate, history, n_best, n_watched)
     seen, best, n_watched = set(), [], n_watched or n_best
     for step in steps:
         returned, changed = frontier.score(SPACE.vectors(step))
-        np.testing.assert_array_equal(returned, table.scores[step])
+        np.testing.assert_array_equal(returned, scores[step])
         seen |= set(step)
         now = sorted((scores[index] for index in seen - visited), reverse=True)[:n_best]
         assert changed == (now[:n_watched] != best[:n_watched])
         best = now
     candidates = frontier.candidates(steps=3)
     assert candidates.scores.tolist() == best
-    np.testing.assert_array_equal(table.scores[SPACE.indices(candidates.vectors)], candidates.scores)
+    np.testing.assert_array_equal(scores[SPACE.indices(candidates.vectors)], candidates.scores)
     assert candidates.log == {"queries": len(seen), "steps": 3}
-    assert table.asked.max() == 1
+    assert surrogate.asked == dict.fromkeys(seen, 1)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))

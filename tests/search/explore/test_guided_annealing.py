@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from anole.record import Measurement, Status
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.explore.random import draw
@@ -14,7 +15,6 @@ from anole.search.presets import PRESETS
 from anole.search.roles import History
 from anole.search.state import Search, Subject
 from anole.search.surrogate.blind import Blind
-from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.space import Space
 from anole.targets import get_target
 from anole.targets.base import Place
@@ -23,64 +23,53 @@ from anole.targets.cuda.settings import describe_cuda
 from anole.targets.vta.settings import describe_vta
 from anole.task import Conv2d
 
+from ..conftest import measured, propose
+
 
 @pytest.fixture
-def guided(formula) -> Space:
+def guided(bowl) -> Space:
     """A space with a merit of its own: wide registers of filters."""
-    return replace(formula("bowl").space, merit=lambda columns: columns["tile_f"][:, 3])
+    return replace(bowl.space, merit=lambda columns: columns["tile_f"][:, 3])
 
 
-def propose(settings, history, seed=0):
-    explorer, surrogate = settings.start(history.space), Blind().start(history.space)
-    return explorer.propose(surrogate, history, np.random.default_rng(seed)).vectors
-
-
-def widths(space, vectors):
-    return space.columns(vectors)["tile_f"][:, 3]
+def begun(history, seed=0, **settings):
+    return propose(GuidedAnnealing(**settings), Blind(), history, seed).vectors
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.75, 1.0])
 def test_the_first_have_the_share_of_merit_whatever_the_batch(guided, share):
-    history = History(guided, 1)
-    vectors = propose(GuidedAnnealing(led_share=share, n_candidates=16), history)
+    vectors = begun(measured(guided), led_share=share, n_candidates=16)
     best = guided.indices(guided.promising(16, np.random.default_rng(0)))
     led = np.isin(guided.indices(vectors), best)
     for batch in (4, 8):
         assert abs(led[:batch].sum() - share * batch) <= 1
 
 
-def test_what_was_measured_is_not_begun_with(formula, guided):
-    history = History(guided, formula("bowl").flop)
-    first = propose(GuidedAnnealing(), history)
-    history.add(first[:8], list(formula("bowl").measure([guided.config(vector) for vector in first[:8]])))
-    again = guided.indices(propose(GuidedAnnealing(), history, seed=1))
+def test_what_was_measured_is_not_begun_with(guided):
+    history = measured(guided, begun(measured(guided))[:8])
+    again = guided.indices(begun(history, seed=1))
     assert not np.isin(again, history.visited).any() and len(np.unique(again)) == len(again)
 
 
-def test_where_no_merit_is_known_it_begins_as_chance_has_it(formula):
-    history = History(formula("bowl").space, 1)
-    uniform = draw(history, 128, np.random.default_rng(0)).vectors
-    np.testing.assert_array_equal(propose(GuidedAnnealing(), history), uniform)
+def test_where_no_merit_is_known_it_begins_as_chance_has_it(bowl):
+    history = measured(bowl.space)
+    np.testing.assert_array_equal(begun(history), draw(history, 128, np.random.default_rng(0)).vectors)
 
 
-def test_a_fitted_surrogate_leads_it_as_it_leads_annealing(formula):
-    history = formula("bowl").history(80)
-    surrogate = BoostedTrees().start(history.space)
-    surrogate.fit(history)
-    found = [
-        settings.start(history.space).propose(surrogate, history, np.random.default_rng(0)).vectors
-        for settings in (Annealing(), GuidedAnnealing())
-    ]
+def test_a_fitted_surrogate_leads_it_as_it_leads_annealing(bowl, oracle):
+    found = [propose(settings, oracle, bowl.history(80)).vectors for settings in (Annealing(), GuidedAnnealing())]
     np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.75])
-def test_the_default_config_is_the_first_and_occurs_once(guided, share):
+def test_the_default_config_is_the_first_and_occurs_once_until_it_is_measured(guided, share):
     default = guided.config(guided.sample(1, np.random.default_rng(5))[0])
     history = History(guided, 1, default=default)
-    vectors = propose(GuidedAnnealing(led_share=share), history)
+    vectors = begun(history, led_share=share)
     assert guided.config(vectors[0]) == default
     assert len(np.unique(guided.indices(vectors))) == len(vectors)
+    history.add(vectors[:1], [Measurement(Status.OK, latency_s=1.0)])
+    assert default not in [guided.config(vector) for vector in begun(history)]
 
 
 @pytest.mark.parametrize("description", [describe_cpu(), describe_cuda("sm_90"), describe_vta()])
@@ -95,10 +84,3 @@ def test_anole_begins_with_the_default_config_unless_the_merit_is_a_speed(descri
     else:
         drawn = space.merit(space.columns(space.sample(500, np.random.default_rng(0))))
         assert default not in batch and min(map(space.merit_of, batch)) > np.median(drawn)
-
-
-def test_the_default_config_is_proposed_only_before_the_first_trial(formula, guided):
-    default = guided.config(guided.sample(1, np.random.default_rng(5))[0])
-    history = History(guided, formula("bowl").flop, default=default)
-    history.add(guided.vector(default)[None, :], list(formula("bowl").measure([default])))
-    assert default not in [guided.config(vector) for vector in propose(GuidedAnnealing(), history)]

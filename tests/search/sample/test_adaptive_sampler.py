@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.record import Measurement, Status
-from anole.search.roles import Candidates, History
+from anole.search.roles import Candidates
 from anole.search.sample import adaptive_sampler
 from anole.search.sample.adaptive_sampler import AdaptiveSampler, find_knee, k_means
-from anole.space import Constraint, Space, option_knob
+from anole.space import Constraint
 
 from ...examples import examples
+from ..conftest import choose, measured, space_of
 
 REPRESENTATIVES = ("centroid", "nearest", "best")
 SYNTHESES = ("mode", "cluster", "nearest")
@@ -32,31 +32,15 @@ def k_of(points, ks, threshold=2.5, seed=0):
     return len(find_knee(points, ks, threshold, np.random.default_rng(seed)).centroids)
 
 
-@pytest.fixture
-def bowl(formula):
-    """The formula of that name, the same for all examples of a test: its space is enumerated but once."""
-    return formula("bowl")
-
-
-def plane(size=21, constraints=()):
+def plane(constraints=()):
     """A space of two knobs, whose index vectors are points of a grid."""
-    return Space([option_knob("x", list(range(size))), option_knob("y", list(range(size)))], constraints)
+    return space_of([21, 21], constraints)
 
 
-def measured(space, *vectors):
-    """A history of the configs with these index vectors."""
-    history = History(space, 1)
-    rows = np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
-    history.add(rows, [Measurement(Status.OK, latency_s=1.0)] * len(rows))
-    return history
-
-
-def choose(sampler, history, vectors, scores=None, n=64, seed=0):
+def chosen(sampler, history, vectors, scores=None, n=64, seed=0):
     """What a sampler chooses of candidates, as lists; equal scores unless there are others."""
-    vectors = np.array(vectors)
     scores = np.ones(len(vectors)) if scores is None else np.array(scores)
-    chosen = sampler.start(history.space).choose(Candidates(vectors, scores), history, n, np.random.default_rng(seed))
-    return chosen.tolist()
+    return choose(sampler, Candidates(np.array(vectors), scores), history, n, seed).tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -67,16 +51,10 @@ def test_the_knee_is_one_step_beyond_the_clusters_that_there_are(n_blobs, seed):
     assert n_blobs <= k_of(points, range(8, 64, 8), seed=seed) <= n_blobs + 16
 
 
-def test_where_there_are_no_clusters_the_second_k_ends_the_search():
+@pytest.mark.parametrize(("step", "threshold", "k"), [(8, 2.5, 16), (1, 2.5, 9), (8, 0.0, 56), (8, 1e9, 16)])
+def test_where_there_are_no_clusters_the_second_k_ends_the_search_unless_all_are_tried(step, threshold, k):
     points = np.random.default_rng(0).random((1000, 8), dtype=np.float32)
-    assert k_of(points, range(8, 64, 8)) == 16
-    assert k_of(points, range(8, 64)) == 9
-
-
-@pytest.mark.parametrize(("threshold", "k"), [(0.0, 56), (1e9, 16)])
-def test_extreme_thresholds_try_every_k_or_but_two(threshold, k):
-    points = np.random.default_rng(0).random((300, 4), dtype=np.float32)
-    assert k_of(points, range(8, 64, 8), threshold) == k
+    assert k_of(points, range(8, 64, step), threshold) == k
 
 
 def test_clusters_are_those_of_their_labels():
@@ -112,12 +90,11 @@ def test_one_valid_new_config_for_every_cluster(bowl, representative, synthesis,
     history = bowl.history(n_measured)
     space = history.space
     vectors = space.sample(n_candidates, np.random.default_rng(seed), exclude=history.visited)
-    sampler = AdaptiveSampler(representative=representative, synthesis=synthesis).start(space)
-    candidates = Candidates(vectors, np.linspace(1, 0, n_candidates))
-    chosen = sampler.choose(candidates, history, n, np.random.default_rng(seed))
-    indices = space.indices(chosen)
-    assert min(8, n, n_candidates) <= len(chosen) <= min(n, n_candidates)
-    assert chosen.dtype == np.int64 and space.valid(chosen).all()
+    sampler = AdaptiveSampler(representative=representative, synthesis=synthesis)
+    found = choose(sampler, Candidates(vectors, np.linspace(1, 0, n_candidates)), history, n, seed)
+    indices = space.indices(found)
+    assert min(8, n, n_candidates) <= len(found) <= min(n, n_candidates)
+    assert found.dtype == np.int64 and space.valid(found).all()
     assert len(np.unique(indices)) == len(indices) and not np.isin(indices, history.visited).any()
     if representative != "centroid" and synthesis == "nearest":
         assert np.isin(indices, space.indices(vectors)).all()
@@ -135,8 +112,7 @@ def test_a_small_space_never_runs_dry_before_its_end(formula, representative, sy
     history = small.history(n_measured, seed)
     free = small.space.sample(12, np.random.default_rng(seed), exclude=history.visited)
     sampler = AdaptiveSampler(representative=representative, synthesis=synthesis)
-    chosen = choose(sampler, history, free, seed=seed)
-    assert sorted(chosen) == sorted(free.tolist())
+    assert sorted(chosen(sampler, history, free, seed=seed)) == sorted(free.tolist())
 
 
 SQUARE = [[8, 8], [8, 10], [8, 12], [10, 12], [12, 12], [12, 8], [14, 8]]
@@ -144,55 +120,53 @@ SQUARE = [[8, 8], [8, 10], [8, 12], [10, 12], [12, 12], [12, 8], [14, 8]]
 ONE = {"k_min": 1, "k_max": 2}
 
 
-def test_a_centroid_is_rounded_to_a_config_be_it_a_candidate_or_not():
-    assert choose(AdaptiveSampler(**ONE), measured(plane()), SQUARE) == [[10, 10]]
+@pytest.mark.parametrize(
+    ("visited", "synthesis", "config"),
+    [
+        ([], "mode", [10, 10]),
+        ([[10, 10]], "mode", [8, 8]),
+        ([[10, 10]], "cluster", [8, 8]),
+        ([[10, 10]], "nearest", [10, 12]),
+        # Of x, 8 and 12 occur three times and twice; of y, 8 and 12 three times each.
+        ([[10, 10], [8, 8]], "mode", [8, 12]),
+    ],
+)
+def test_a_centroid_is_rounded_to_a_config_and_replaced_if_visited(visited, synthesis, config):
+    assert chosen(AdaptiveSampler(**ONE, synthesis=synthesis), measured(plane(), visited), SQUARE) == [config]
 
 
 def test_an_invalid_centroid_becomes_the_nearest_candidate():
-    space = plane(constraints=[Constraint("not there", lambda c: (c["x"] != 10) | (c["y"] != 10))])
-    assert choose(AdaptiveSampler(**ONE), measured(space), SQUARE) == [[10, 12]]
-
-
-@pytest.mark.parametrize(("synthesis", "config"), [("mode", [8, 8]), ("cluster", [8, 8]), ("nearest", [10, 12])])
-def test_a_visited_centroid_is_replaced(synthesis, config):
-    history = measured(plane(), [10, 10])
-    assert choose(AdaptiveSampler(**ONE, synthesis=synthesis), history, SQUARE) == [config]
-
-
-def test_a_visited_mode_gives_way_to_the_next_most_probable_config():
-    # Of x, 8 and 12 occur three times and twice; of y, 8 and 12 three times each.
-    history = measured(plane(), [10, 10], [8, 8])
-    assert choose(AdaptiveSampler(**ONE), history, SQUARE) == [[8, 12]]
+    space = plane([Constraint("not there", lambda c: (c["k0"] != 10) | (c["k1"] != 10))])
+    assert chosen(AdaptiveSampler(**ONE), measured(space), SQUARE) == [[10, 12]]
 
 
 def test_a_cluster_is_synthesized_from_its_own_values():
     far = [[x - 8, y - 8] for x, y in SQUARE] + [[0, 3]]
-    history = measured(plane(), [10, 10], [2, 2])
-    two = {"k_min": 2, "k_max": 3}
-    scores = [1.0] * len(SQUARE) + [0.5] * len(far)
-    clusters = choose(AdaptiveSampler(**two, synthesis="cluster"), history, SQUARE + far, scores)
+    history, scores = measured(plane(), [[10, 10], [2, 2]]), [1.0] * len(SQUARE) + [0.5] * len(far)
+    clusters, modes = (
+        chosen(AdaptiveSampler(k_min=2, k_max=3, synthesis=synthesis), history, SQUARE + far, scores)
+        for synthesis in ("cluster", "mode")
+    )
     assert clusters == [[8, 8], [0, 0]]
-    modes = choose(AdaptiveSampler(**two, synthesis="mode"), history, SQUARE + far, scores)
     assert modes != clusters and {x for x, _ in modes} == {0}
 
 
 def test_two_clusters_of_one_centroid_get_two_configs():
     # Both centroids are rounded to (0, 0).
-    space = Space([option_knob("x", [0, 1]), option_knob("y", [0, 1]), option_knob("z", [0, 1])])
-    vectors = space.vectors(range(8))
-    chosen = choose(AdaptiveSampler(k_min=2, k_max=3), measured(space), vectors)
-    assert len(chosen) == 2 and chosen[0] != chosen[1]
+    space = space_of([2, 2, 2])
+    first, second = chosen(AdaptiveSampler(k_min=2, k_max=3), measured(space), space.vectors(range(8)))
+    assert first != second
 
 
 def test_what_stands_for_a_cluster():
     scores = [0.1, 0.2, 0.3, 0.4, 0.9, 0.5, 0.6]
     ranking = np.argsort(scores)[::-1]
     vectors, scores = np.array(SQUARE)[ranking], np.array(scores)[ranking]
-    chosen = {
-        name: choose(AdaptiveSampler(**ONE, representative=name), measured(plane()), vectors, scores)
+    found = {
+        name: chosen(AdaptiveSampler(**ONE, representative=name), measured(plane()), vectors, scores)
         for name in REPRESENTATIVES
     }
-    assert chosen == {"centroid": [[10, 10]], "nearest": [[10, 12]], "best": [[12, 12]]}
+    assert found == {"centroid": [[10, 10]], "nearest": [[10, 12]], "best": [[12, 12]]}
 
 
 @pytest.mark.parametrize("representative", REPRESENTATIVES)
@@ -202,21 +176,19 @@ def test_the_most_promising_cluster_comes_first(representative):
     sampler = AdaptiveSampler(k_min=4, k_max=5, representative=representative)
     for order in itertools.permutations(range(4)):
         ranking = [9 * blob + row for blob in order for row in range(9)]
-        scores = np.linspace(1, 0, 36)
-        chosen = choose(sampler, measured(plane()), np.array(vectors)[ranking], scores)
-        assert [min(range(4), key=lambda at: abs(x - centers[at][0]) + abs(y - centers[at][1])) for x, y in chosen] == (
-            list(order)
-        )
+        found = chosen(sampler, measured(plane()), np.array(vectors)[ranking], np.linspace(1, 0, 36))
+        nearest = np.abs(np.array(found)[:, None] - np.array(centers)[None]).sum(axis=2).argmin(axis=1)
+        assert nearest.tolist() == list(order)
 
 
 def test_only_the_best_count_where_that_is_wanted():
     vectors = SQUARE + [[0, y] for y in range(20)]
-    assert choose(AdaptiveSampler(**ONE, n_best=len(SQUARE)), measured(plane()), vectors) == [[10, 10]]
-    assert choose(AdaptiveSampler(**ONE), measured(plane()), vectors) != [[10, 10]]
+    assert chosen(AdaptiveSampler(**ONE, n_best=len(SQUARE)), measured(plane()), vectors) == [[10, 10]]
+    assert chosen(AdaptiveSampler(**ONE), measured(plane()), vectors) != [[10, 10]]
 
 
-def test_no_more_points_are_clustered_than_allowed(formula, monkeypatch):
-    history = formula("bowl").history(50)
+def test_no_more_points_are_clustered_than_allowed(bowl, monkeypatch):
+    history = bowl.history(50)
     vectors = history.space.sample(2000, np.random.default_rng(0), exclude=history.visited)
     seen = []
 
@@ -226,7 +198,7 @@ def test_no_more_points_are_clustered_than_allowed(formula, monkeypatch):
 
     monkeypatch.setattr(adaptive_sampler, "find_knee", spy)
     for seed in (0, 0, 1):
-        choose(AdaptiveSampler(max_points=300), history, vectors, seed=seed)
+        chosen(AdaptiveSampler(max_points=300), history, vectors, seed=seed)
     everything = history.space.normalized(vectors).tolist()
     assert [len(points) for points in seen] == [300] * 3
     assert all(row in everything for row in seen[0].tolist())
@@ -234,20 +206,12 @@ def test_no_more_points_are_clustered_than_allowed(formula, monkeypatch):
     assert not np.array_equal(seen[0], seen[2])
 
 
-def test_before_the_first_fit_it_spreads_over_the_space(formula):
-    history = History(formula("bowl").space, 1)
-    vectors = history.space.sample(256, np.random.default_rng(0))
-    chosen = np.array(choose(AdaptiveSampler(), history, vectors, np.zeros(256)))
-    assert len(chosen) == 16
-    assert len(np.unique(chosen[:, 0])) > 8
-
-
-def test_a_batch_smaller_than_the_fewest_clusters():
-    assert len(choose(AdaptiveSampler(), measured(plane()), SQUARE, n=3)) == 3
-
-
-@pytest.mark.parametrize(("k_min", "k_max", "k"), [(8, 64, 16), (8, 9, 8), (20, 9, 20), (30, 64, 38)])
-def test_the_numbers_of_clusters_tried(formula, k_min, k_max, k):
-    history = formula("bowl").history(0)
-    vectors = history.space.sample(200, np.random.default_rng(0))
-    assert len(choose(AdaptiveSampler(k_min=k_min, k_max=k_max), history, vectors)) == k
+@pytest.mark.parametrize(
+    ("k_min", "k_max", "n", "k"), [(8, 64, 64, 16), (8, 9, 64, 8), (20, 9, 64, 20), (30, 64, 64, 38), (8, 64, 3, 3)]
+)
+def test_the_numbers_of_clusters_tried(bowl, k_min, k_max, n, k):
+    """Before the first fit; the configs spread over the space."""
+    vectors = bowl.space.sample(200, np.random.default_rng(0))
+    sampler, history = AdaptiveSampler(k_min=k_min, k_max=k_max), measured(bowl.space)
+    found = np.array(chosen(sampler, history, vectors, np.zeros(200), n))
+    assert len(found) == k and len(np.unique(found[:, 0])) > k / 2
