@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from anole.documents.evaluation import Evaluation, Latency
 from anole.evaluate.correctness import _is_near_on_average
 from anole.evaluate.engines import Engine
-from anole.evaluate.nearby import (
-    LARGEST_CHANCE,
-    MOST_SENSITIVE,
-    MeansCompared,
-    chance,
-    compare_means,
-    rounded_anew,
-)
+from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means, rounded_anew
 
 RNG = np.random.default_rng(0)
 FIRST, SECOND = RNG.standard_normal((40, 32), np.float32), RNG.standard_normal((32, 16), np.float32)

@@ -14,7 +14,7 @@ from typing import Any
 
 import tvm
 
-from anole.documents.build import Build, write_build
+from anole.documents.build import Build, TensorInfo, write_build
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
 from anole.host.temporaries import make_locked, sweep
@@ -90,28 +90,22 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
     first = "found.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "found.cast<ffi::Array<ffi::Tensor>>()[0]"
+    # The virtual machine takes of each device its kind, its number, and how it allocates memory: from a pool.
+    kinds = dict.fromkeys((runtime.device, _HOST))
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text(encoding="utf-8")).substitute(
         device=runtime.device,
-        devices=", ".join(_initialized(device) for device in dict.fromkeys((runtime.device, _HOST))),
+        devices=", ".join(f"static_cast<int>({kind}), 0, /*pooled allocator=*/2" for kind in kinds),
         libraries=" ".join(f"-l{name}" for name in runtime.libraries),
-        inputs=", ".join(f"input({_braced(info.shape)}, {_dl_type(info.dtype)})" for info in build.inputs),
+        inputs=", ".join(map(_input, build.inputs)),
         first=first,
         name=build.outputs[0].name,
     )
 
 
-def _initialized(device: str) -> str:
-    """Returns C++ arguments that initialise the virtual machine's device: its kind, its number, pooled memory."""
-    return f"static_cast<int>({device}), 0, /*pooled allocator=*/2"
-
-
-def _braced(shape: Sequence[int]) -> str:
-    return "{" + ", ".join(map(str, shape)) + "}"
-
-
-def _dl_type(dtype: str) -> str:
-    kind = dtype.rstrip("0123456789")
-    return f"{{{_CODES[kind]}, {dtype.removeprefix(kind) or 8}, 1}}"
+def _input(info: TensorInfo) -> str:
+    """Returns a call in C++ that makes an input: of a shape, and of a type of so many bits and one lane."""
+    kind, shape = info.dtype.rstrip("0123456789"), ", ".join(map(str, info.shape))
+    return f"input({{{shape}}}, {{{_CODES[kind]}, {info.dtype.removeprefix(kind) or 8}, 1}})"
 
 
 def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:

@@ -92,11 +92,7 @@ class _Stopwatch:
 
 
 def _take_turns(
-    plain: Callable[[], object],
-    watched: Callable[[], object],
-    stopwatch: _Stopwatch,
-    seconds: float,
-    fewest_runs: int,
+    plain: Callable[[], object], watched: Callable[[], object], stopwatch: _Stopwatch, seconds: float, fewest_runs: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns plain run times, shape (n_runs, 1), and kernel times, shape (n_runs, n_calls), in seconds."""
     whole_s: list[list[float]] = []

@@ -55,12 +55,7 @@ def masked(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.
 
 def results(x: np.ndarray, gate: np.ndarray) -> dict[Build, np.ndarray]:
     spread = np.maximum(gate @ WEIGHT, 0)
-    return {
-        gated: x * spread,
-        biased: x * 2 * spread,
-        scaled: x * np.maximum(gate, 0),
-        masked: np.maximum(x, 0) * gate,
-    }
+    return {gated: x * spread, biased: x * 2 * spread, scaled: x * np.maximum(gate, 0), masked: np.maximum(x, 0) * gate}
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import ir, relax
 
-from anole.compile.passes.views import (
-    keeps_order,
-    mean_before_permuting,
-    permute_before_enlarging,
-    simplify_views,
-)
+from anole.compile.passes.views import keeps_order, mean_before_permuting, permute_before_enlarging, simplify_views
 
 from ...extract.passes.building import Build, drawn, module_of, operators, run
 
