@@ -1,12 +1,17 @@
-"""A project folder with tiny networks in it, which is the working directory."""
+"""A project folder with tiny networks in it, which is the working directory, and networks that tests write there."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from anole.declared.entries import ModelSpec
+
+Write = Callable[..., ModelSpec]
+"""From the source of a torch network, named ``Net``, and the shape of its input x to the model's entry."""
 
 
 @pytest.fixture
@@ -14,6 +19,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def write(project: Path) -> Write:
+    def written(source: str, *shape: int) -> ModelSpec:
+        header = "import torch\nfrom torch import fft, nn\nfrom torch.nn import functional as F\n"
+        (project / "written.py").write_text(header + source)
+        return ModelSpec("net", "torch:written:Net", {"x": shape})
+
+    return written
 
 
 @pytest.fixture(scope="module")

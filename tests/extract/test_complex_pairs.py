@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.load import load_model
 
+from .conftest import Write
 from .passes.building import assert_same_as_torch
 
 SOURCE = """
-import torch
-from torch import fft
-from torch.nn import functional as F
-
-class Net(torch.nn.Module):
+class Net(nn.Module):
     def __init__(self):
         super().__init__()
         angles = torch.arange(40.0).reshape(8, 5)
@@ -27,13 +21,6 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return {expression}
 """
-
-
-def model_of(expression: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModelSpec:
-    """Returns a model that computes an expression of x, shape (2, 6, 8, 10)."""
-    (folder / "complex_net.py").write_text(SOURCE.format(expression=expression))
-    monkeypatch.chdir(folder)
-    return ModelSpec("net", "torch:complex_net:Net", {"x": (2, 6, 8, 10)})
 
 
 @pytest.mark.parametrize(
@@ -48,8 +35,8 @@ def model_of(expression: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 @pytest.mark.examples(1)
-def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
-    assert_same_as_torch(model_of(expression, tmp_path, monkeypatch))
+def test_it_computes_the_same(write: Write, expression: str) -> None:
+    assert_same_as_torch(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
 
 
 @pytest.mark.parametrize(
@@ -60,8 +47,6 @@ def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e
         ("torch.complex(x, x).log().real", "no converter for complex.default, view_as_real.default"),
     ],
 )
-def test_what_is_not_known_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str, words: str
-) -> None:
+def test_what_is_not_known_is_refused(write: Write, expression: str, words: str) -> None:
     with pytest.raises(ExtractError, match=words):
-        load_model(model_of(expression, tmp_path, monkeypatch))
+        load_model(write(SOURCE.format(expression=expression), 2, 6, 8, 10))

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
+from anole.extract.graph import find_layers
 from anole.extract.load import load_model
+from anole.task import BatchMatmul
 
+from .conftest import Write
 from .passes.building import assert_same_as_torch
 
 SOURCE = """
-import torch
-from torch.nn import functional as F
-
 def written(x, places, values):
     x = x.clone()
     x[places] = values
     return x
 
-class Net(torch.nn.Module):
+class Net(nn.Module):
     def forward(self, x):
         return {expression}
 """
@@ -62,9 +60,7 @@ def again(expression: str) -> Any:
         "((x > 0) + (x > 1)) * x",
         "x[:, :, torch.tensor([[0], [3]]), torch.tensor([1, -2, 3])]",
         again("x[torch.tensor([0, 1]), :, torch.tensor([5, -1])]"),
-        pytest.param(
-            "x[:, torch.tensor([[[[0]], [[1]]]]), torch.tensor([[1, 2], [-3, 4], [5, 6]])]", marks=pytest.mark.guard
-        ),
+        again("x[:, torch.tensor([[[[0]], [[1]]]]), torch.tensor([[1, 2], [-3, 4], [5, 6]])]"),
         "x[:, (x[0, :, 0, 0] > 0).long(), (x[0, :, 0, 1] > 0).long()]",
         "written(x, (slice(None), torch.tensor([1, -1])), x[:, :2] + 1)",
         pytest.param(
@@ -81,17 +77,13 @@ def again(expression: str) -> Any:
         "x.index_copy(2, torch.tensor([3, 1]), x[:, :, :2]) + x.index_fill(1, torch.tensor([0, 4]), 3.0)",
         "x.index_add(3, torch.tensor([3, 3, 0]), x[..., :3], alpha=2)",
         "x.scatter_add(1, (x > 0).long(), x.flip(0))",
-        pytest.param(
-            "F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)", marks=pytest.mark.guard
-        ),
+        again("F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)"),
         "F.fold(F.unfold(x, (2, 3), dilation=2, stride=(3, 2)), (8, 10), (2, 3), dilation=2, stride=(3, 2))",
     ],
 )
 @pytest.mark.examples(3)
-def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
-    (tmp_path / "worded.py").write_text(SOURCE.format(expression=expression))
-    monkeypatch.chdir(tmp_path)
-    assert_same_as_torch(ModelSpec("net", "torch:worded:Net", {"x": (2, 6, 8, 10)}))
+def test_it_computes_the_same(write: Write, expression: str) -> None:
+    assert_same_as_torch(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
 
 
 @pytest.mark.parametrize(
@@ -101,10 +93,41 @@ def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e
         ("x[x > 0]", r"index takes the elements .* torch\.where"),
     ],
 )
-def test_as_many_values_as_a_mask_has_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str, words: str
-) -> None:
-    (tmp_path / "masked.py").write_text(SOURCE.format(expression=expression))
-    monkeypatch.chdir(tmp_path)
+def test_as_many_values_as_a_mask_has_are_refused(write: Write, expression: str, words: str) -> None:
     with pytest.raises(ExtractError, match=words):
-        load_model(ModelSpec("net", "torch:masked:Net", {"x": (2, 6, 8, 10)}))
+        load_model(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
+
+
+ATTENTION = """
+class Net(nn.Module):
+    def __init__(self, keys=4, mask=None, **settings):
+        super().__init__()
+        self.keys, self.settings = keys, settings
+        self.register_buffer("mask", mask)
+
+    def forward(self, x):
+        query = x.view(2, 10, 4, 8).transpose(1, 2)
+        key = query[:, : self.keys]
+        return F.scaled_dot_product_attention(query, key, key, self.mask, **self.settings)
+
+LOWER = torch.ones(10, 10).tril().bool()
+HOLED = LOWER * (torch.arange(10) != 3)[:, None]
+Net = partial(Net, {settings})
+"""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *("", "mask=LOWER"),
+        *map(again, ("scale=0.3", "is_causal=True", "mask=HOLED", "mask=torch.randn(10, 10)")),
+        again("keys=2, enable_gqa=True"),
+    ],
+)
+def test_attention_is_two_products(write: Write, settings: str) -> None:
+    model = write("from functools import partial\n" + ATTENTION.format(settings=settings), 2, 10, 32)
+    assert [layer.workload for layer in find_layers(load_model(model))] == [
+        BatchMatmul(8, 10, 8, 10, transpose_right=True),
+        BatchMatmul(8, 10, 10, 8),
+    ]
+    assert_same_as_torch(model)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 
+from .conftest import Write
 from .passes.building import assert_same_as_torch
 
 SOURCE = """
-import torch
-from torch import nn
-
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -26,7 +21,7 @@ class Net(nn.Module):
         return torch.cat([each.flatten() for each in (result, *(states if isinstance(states, tuple) else [states]))])
 """
 
-CELLS = ("LSTM(5, 20, num_layers=2, bidirectional=True, batch_first=True)",)
+CELLS = "LSTM(5, 20, num_layers=2, bidirectional=True, batch_first=True)"
 MORE_CELLS = (
     "GRU(5, 16)",
     "GRU(5, 33, num_layers=2, bidirectional=True, batch_first=True)",
@@ -37,20 +32,13 @@ MORE_CELLS = (
 )
 
 
-def model_of(cells: str, folder: Path) -> ModelSpec:
-    (folder / "recurrent.py").write_text(SOURCE.format(cells=cells))
-    return ModelSpec("recurrent", "torch:recurrent:Net", {"x": (3, 4, 5)})
+@pytest.mark.parametrize("cells", [CELLS, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE_CELLS)])
+def test_it_computes_the_same(write: Write, cells: str) -> None:
+    assert_same_as_torch(write(SOURCE.format(cells=cells), 3, 4, 5))
 
 
-@pytest.mark.parametrize("cells", [*CELLS, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE_CELLS)])
-def test_it_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cells: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert_same_as_torch(model_of(cells, tmp_path))
-
-
-def test_each_layer_is_one_product_of_all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = find_layers(load_model(model_of(CELLS[0], tmp_path)))
+def test_each_layer_is_one_product_of_all_inputs(write: Write) -> None:
+    found = find_layers(load_model(write(SOURCE.format(cells=CELLS), 3, 4, 5)))
     assert [(layer.name, layer.workload.batch, layer.workload.in_features) for layer in found] == [
         ("cells", 12, 5),
         ("cells", 12, 40),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-import tvm
-from tvm import relax
 
 from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.load import load_model
-from anole.extract.torch import example_inputs, make_network, run_network
+from anole.extract.torch import example_inputs, make_network
+
+from .conftest import Write
+from .passes.building import assert_same_as_torch
 
 X = {"x": (1, 3, 16, 16)}
 
@@ -30,15 +30,26 @@ def test_untrained_batch_norms_are_not_trivial() -> None:
     assert not network.training
 
 
-def test_a_factory_that_draws_runs_nothing_where_weights_do_not_matter(project: Path) -> None:
-    (project / "drawing.py").write_text(
-        "import torch\nfrom anole.extract.weights import draw_weights\nruns = []\n"
-        "class Net(torch.nn.Linear):\n"
-        "    def forward(self, x):\n        runs.append(x)\n        return super().forward(x)\n"
-        "def net():\n    made = Net(4, 3)\n    torch.nn.init.zeros_(made.bias)\n"
-        "    draw_weights(made, (torch.zeros(1, 4),))\n    made.runs = len(runs)\n    return made\n"
-    )
-    model = ModelSpec("net", "torch:drawing:net", {"x": (1, 4)})
+DRAWING = """
+from anole.extract.weights import draw_weights
+runs = []
+
+class Linear(nn.Linear):
+    def forward(self, x):
+        runs.append(x)
+        return super().forward(x)
+
+def Net():
+    made = Linear(4, 3)
+    nn.init.zeros_(made.bias)
+    draw_weights(made, (torch.zeros(1, 4),))
+    made.runs = len(runs)
+    return made
+"""
+
+
+def test_a_factory_that_draws_runs_nothing_where_weights_do_not_matter(write: Write) -> None:
+    model = write(DRAWING, 1, 4)
     assert (make_network(model, "any").runs, make_network(model).runs) == (0, 1)
     assert make_network(model, "any").get_parameter("bias").any()
 
@@ -95,10 +106,7 @@ def test_inputs_may_be_whole_numbers_and_flags(project: Path) -> None:
     arguments = example_inputs(model)
     assert [(info.name, info.dtype) for info in load_model(model).inputs] == [("ids", "int64"), ("keep", "bool")]
     assert arguments["keep"].any() and not arguments["keep"].all()
-    executable = tvm.compile(load_model(model).module, tvm.target.Target("llvm"))
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.from_dlpack, arguments.values()))
-    (expected,) = run_network(model, make_network(model), arguments)
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+    assert_same_as_torch(model, atol=1e-6)
 
 
 def test_folders_of_the_project_hide_no_installed_package(project: Path) -> None:
@@ -112,35 +120,36 @@ def test_folders_of_the_project_hide_no_installed_package(project: Path) -> None
 
 
 @pytest.mark.parametrize("place", ["import", "factory", "forward"])
-def test_a_model_that_exits_is_an_error(project: Path, place: str) -> None:
-    end = "raise SystemExit(0)"
-    (project / "ends.py").write_text(
-        f"import torch\nplace = {place!r}\nif place == 'import': {end}\n"
-        f"class Net(torch.nn.Module):\n    def forward(self, x):\n        {end}\n"
-        f"def net():\n    if place == 'factory': {end}\n    return Net()\n"
-    )
+def test_a_model_that_exits_is_an_error(write: Write, place: str) -> None:
+    class_ = "class Net(nn.Module):\n    def {}(self, *x):\n        raise SystemExit(0)\n"
+    source = {
+        "import": "raise SystemExit(0)",
+        "factory": class_.format("__init__"),
+        "forward": class_.format("forward"),
+    }
     with pytest.raises(ExtractError, match=r"^model net: .*SystemExit: 0"):
-        load_model(ModelSpec("net", "torch:ends:net", {"x": (1, 4)}))
+        load_model(write(source[place], 1, 4))
 
 
-def test_a_module_that_cannot_be_imported_says_why(project: Path) -> None:
-    (project / "bad.py").write_text("import torch\n1 / 0\n")
-    with pytest.raises(ExtractError, match=r"cannot import bad .*ZeroDivisionError"):
-        load_model(ModelSpec("net", "torch:bad:factory", X))
+def test_a_module_that_cannot_be_imported_says_why(write: Write) -> None:
+    with pytest.raises(ExtractError, match=r"cannot import written .*ZeroDivisionError"):
+        load_model(write("1 / 0\n", 1, 4))
 
 
-def test_outputs_are_told_by_the_trace(project: Path) -> None:
-    (project / "outs.py").write_text(
-        "import torch\nfrom torch import nn\n"
-        "class Outs(nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.layer = nn.Linear(4, 3)\n"
-        "    def forward(self, x):\n"
-        "        assert type(x) is not torch.Tensor, 'it ran'\n"
-        "        return {'whole': x, 'both': [self.layer(x), self.layer.weight + 1], 'places': x.argmax(1)}\n"
-    )
-    imported = load_model(ModelSpec("net", "torch:outs:Outs", {"x": (2, 4)}))
+OUTPUTS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        assert type(x) is not torch.Tensor, "it ran"
+        return {"whole": x, "both": [self.layer(x), self.layer.weight + 1], "places": x.argmax(1)}
+"""
+
+
+def test_outputs_are_told_by_the_trace(write: Write) -> None:
+    imported = load_model(write(OUTPUTS, 2, 4))
     assert [(info.name, info.shape, info.dtype) for info in imported.outputs] == [
         ("output_0", (2, 4), "float32"),
         ("output_1", (2, 3), "float32"),
@@ -149,7 +158,6 @@ def test_outputs_are_told_by_the_trace(project: Path) -> None:
     ]
 
 
-def test_a_network_may_complete_itself_when_it_runs(project: Path) -> None:
-    (project / "lazy.py").write_text("from torch import nn\nnet = lambda: nn.Sequential(nn.LazyLinear(3), nn.ReLU())\n")
-    imported = load_model(ModelSpec("net", "torch:lazy:net", {"x": (2, 4)}))
+def test_a_network_may_complete_itself_when_it_runs(write: Write) -> None:
+    imported = load_model(write("Net = lambda: nn.Sequential(nn.LazyLinear(3), nn.ReLU())\n", 2, 4))
     assert [info.shape for info in imported.outputs] == [(2, 3)]

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from click.testing import CliRunner
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from click.testing import CliRunner, Result
+from onnx import ModelProto, TensorProto
 from onnx.helper import make_node
 
 from anole.__main__ import main
 from anole.documents import layout
+
+from .models import model_of, value
 
 
 def make() -> ModelProto:
@@ -25,14 +26,7 @@ def make() -> ModelProto:
         make_node("Relu", ["product"], ["scores"], "rectify"),
         make_node("Add", ["scores", "scores"], ["y"], "double"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.ones((4, 4), np.float32), "weight")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model_of(nodes, [value("x", ["batch", 4])], [value("y")], weight=np.ones((4, 4), np.float32))
 
 
 def put_outside(model: ModelProto) -> None:
@@ -90,12 +84,8 @@ CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_cannot_be_built_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    break_, entry, message = CASES[name]
-    project = tmp_path / "project"
-    project.mkdir()
-    monkeypatch.chdir(project)
+def extract(break_: Callable[[ModelProto], Any], entry: dict[str, Any]) -> Result:
+    """Extracts the model, after something is done to it, in the working directory."""
     model = make()
     break_(model)
     Path("net.onnx").write_bytes(model.SerializeToString())
@@ -103,7 +93,16 @@ def test_what_cannot_be_built_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     builds = [{"model": "net", "target": "cpu"}]
     text = json.dumps({"models": networks, "targets": {"cpu": {"kind": "cpu"}}, "builds": builds})
     Path("models.yaml").write_text(text)
-    result = CliRunner().invoke(main, ["extract", "net", "--target", "cpu"])
+    return CliRunner().invoke(main, ["extract", "net", "--target", "cpu"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_cannot_be_built_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    break_, entry, message = CASES[name]
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    result = extract(break_, entry)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
     assert result.stderr.startswith("anole: mode") and message in result.stderr
     assert sorted(path.name for path in project.iterdir()) == ["models.yaml", "net.onnx"]
@@ -111,14 +110,7 @@ def test_what_cannot_be_built_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_the_message_advises_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    model = make()
-    change_last("NonZero")(model)
-    onnx.save(model, "net.onnx")
-    networks = {"net": {"source": "onnx:net.onnx", "dims": {"batch": 2}, "outputs": ["scores"]}}
-    builds = [{"model": "net", "target": "cpu"}]
-    text = json.dumps({"models": networks, "targets": {"cpu": {"kind": "cpu"}}, "builds": builds})
-    Path("models.yaml").write_text(text)
-    result = CliRunner().invoke(main, ["extract", "net", "--target", "cpu"])
+    result = extract(change_last("NonZero"), {"outputs": ["scores"]})
     assert result.exit_code == 0, result.output
     found = json.loads(layout.manifest_path("net", "cpu").read_text())
     assert [task["layers"] for task in found["tasks"]] == [["project"]] and found["prepared"] == []

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-import tvm
 from onnx import TensorProto, helper
-from tvm import relax
 
 from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
-from anole.evaluate.engines import onnxruntime_session
 from anole.extract.load import load_model
 from anole.extract.onnx.dimensions import fix_inputs, input_infos
+
+from ..passes.building import run
+from .models import model_of, reference, value
 
 Dims = list[int | str | None]
 
 
 def write(*shapes: Dims | None) -> onnx.ModelProto:
     """Writes a file that adds its inputs a, b, ..., and returns it."""
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in zip("abcd", shapes, strict=False)
-    ]
+    inputs = [value(name, shape) for name, shape in zip("abcd", shapes, strict=False)]
     node = helper.make_node("Add" if len(inputs) == 2 else "Sum", [each.name for each in inputs], ["sum"])
-    outputs = [helper.make_tensor_value_info("sum", TensorProto.FLOAT, shapes[0])]
-    proto = helper.make_model(helper.make_graph([node], "net", inputs, outputs), ir_version=9)
-    proto.opset_import[0].version = 17
+    proto = model_of([node], inputs, [value("sum", shapes[0])])
     onnx.save(proto, "net.onnx")
     return proto
 
@@ -37,12 +33,6 @@ def write(*shapes: Dims | None) -> onnx.ModelProto:
 def shapes_of(*shapes: Dims | None, **given: dict[str, object]) -> list[tuple[int, ...]]:
     model = ModelSpec("net", "onnx:net.onnx", **given)  # type: ignore[arg-type]
     return [info.shape for info in input_infos(model, write(*shapes))]
-
-
-def error_of(*shapes: Dims | None, **given: dict[str, object]) -> str:
-    with pytest.raises(ExtractError) as caught:
-        shapes_of(*shapes, **given)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("dims", [[-1, 3, "?", "?"], ["n", 3, "n", "n"], [None, 3, None, None], [-1, 3, -1, -1]])
@@ -57,22 +47,41 @@ def test_a_dimension_is_fixed_by_name(project: Path) -> None:
     assert shapes_of(None, inputs={"a": (2, 5)}) == [(2, 5)]
 
 
-def test_what_is_missing_or_contradictory_is_told(project: Path) -> None:
-    message = error_of(["n", -1, 4], dims={"n": 2})
-    assert "input a has the dynamic shape [n, ?, 4]; fix it in `inputs`, such as {a: [2, 1, 4]}" in message
-    message = error_of(["n", "time", 4], dims={"n": 2})
-    assert message.endswith("such as {a: [2, 1, 4]}, or by name in `dims`, such as {time: 1}")
-    message = error_of(["n", "time"], dims={"tim": 2})
-    assert "dims: found 'tim', which is no dynamic dimension of an input of net.onnx; did you mean 'time'?" in message
-    message = error_of(["n", 4, -1], inputs={"a": (3, 5, 1)}, dims={"n": 2})
-    assert "input a: found shape [3, 5, 1]; the file has [2, 4, any]" in message
-    assert "has no shape; give it in `inputs`" in error_of(None)
-    assert "inputs: found 'z'; net.onnx has a, b" in error_of([1], [1], inputs={"z": (1,)})
+@pytest.mark.parametrize(
+    ("shapes", "given", "message"),
+    [
+        (
+            [["n", -1, 4]],
+            {"dims": {"n": 2}},
+            "input a has the dynamic shape [n, ?, 4]; fix it in `inputs`, such as {a: [2, 1, 4]}",
+        ),
+        ([["n", "time", 4]], {"dims": {"n": 2}}, "such as {a: [2, 1, 4]}, or by name in `dims`, such as {time: 1}"),
+        (
+            [["n", "time"]],
+            {"dims": {"tim": 2}},
+            "dims: found 'tim', which is no dynamic dimension of an input of net.onnx; did you mean 'time'? "
+            "allowed: n, time",
+        ),
+        (
+            [["n", 4, -1]],
+            {"inputs": {"a": (3, 5, 1)}, "dims": {"n": 2}},
+            "input a: found shape [3, 5, 1]; the file has [2, 4, any]",
+        ),
+        ([None], {}, "has no shape; give it in `inputs`"),
+        ([[1], [1]], {"inputs": {"z": (1,)}}, "inputs: found 'z'; net.onnx has a, b"),
+    ],
+)
+def test_what_is_missing_or_contradictory_is_told(
+    project: Path, shapes: list[Dims | None], given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ExtractError) as caught:
+        shapes_of(*shapes, **given)
+    assert str(caught.value).endswith(message)
 
 
 def test_shapes_of_other_values_are_forgotten(project: Path) -> None:
     proto = write(["n", 4])
-    proto.graph.value_info.append(helper.make_tensor_value_info("sum", TensorProto.FLOAT, ["n", 4]))
+    proto.graph.value_info.append(value("sum", ["n", 4]))
     fix_inputs(proto, input_infos(ModelSpec("net", "onnx:net.onnx", dims={"n": 2}), proto))
     assert [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim] == [2, 4]
     assert not proto.graph.value_info and not proto.graph.output[0].type.tensor_type.HasField("shape")
@@ -84,7 +93,4 @@ def test_a_file_with_dynamic_dimensions_computes_what_onnx_runtime_computes(proj
     imported = load_model(ModelSpec("net", "onnx:net.onnx", {"a": (2, 3)}, dims={"n": 1, "t": 3}))
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 3)).astype(np.float32), rng.standard_normal((1, 3)).astype(np.float32)
-    machine = relax.VirtualMachine(tvm.compile(imported.module, tvm.target.Target({"kind": "llvm"})), tvm.cpu())
-    found = machine["main"](*map(tvm.runtime.tensor, (a, b))).numpy()
-    session = onnxruntime_session("net.onnx", 1)
-    np.testing.assert_allclose(found, session.run(None, {"a": a, "b": b})[0], rtol=1e-6)
+    np.testing.assert_allclose(run(imported.module, a, b), reference("net.onnx", {"a": a, "b": b})[0], rtol=1e-6)

@@ -19,6 +19,7 @@ from anole.extract.onnx.importer import input_infos, read_onnx
 from anole.extract.onnx.limits import MAX_NODES
 
 from ...examples import examples
+from .models import model_of, value
 
 NET = ModelSpec("net", "onnx:net.onnx")
 
@@ -39,15 +40,10 @@ def make() -> ModelProto:
         helper.make_node("Mul", ["r", "two"], ["y"], "double"),
         helper.make_node("Max", ["scale", "mask"], ["unused"], "top"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 9])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-        value_info=[helper.make_tensor_value_info("c", TensorProto.FLOAT, [1, 4, 7, 7])],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    model = model_of(nodes, [value("x", [1, 3, 9, 9])], [value("y")], **constants)
+    model.graph.value_info.append(value("c", [1, 4, 7, 7]))
+    model.ir_version = 10
+    return model
 
 
 def attribute(model: ModelProto, name: str) -> onnx.AttributeProto:
@@ -58,16 +54,12 @@ def dims_of(model: ModelProto) -> list[onnx.TensorShapeProto.Dimension]:
     return list(model.graph.input[0].type.tensor_type.shape.dim)
 
 
-def with_value(array: np.ndarray, place: int, value: float) -> bytes:
-    changed = array.copy()
-    changed.flat[place] = value
-    return bytes(changed.tobytes())
-
-
-def put(model: ModelProto, number: int, place: int, value: float) -> None:
-    """Puts a value into a constant."""
-    tensor = model.graph.initializer[number]
-    tensor.raw_data = with_value(numpy_helper.to_array(tensor), place, value)
+def put(model: ModelProto, place: int, number: float) -> None:
+    """Puts a number into the weight."""
+    tensor = model.graph.initializer[0]
+    changed = numpy_helper.to_array(tensor).copy()
+    changed.flat[place] = number
+    tensor.raw_data = bytes(changed.tobytes())
 
 
 def nest(model: ModelProto, levels: int) -> None:
@@ -176,10 +168,10 @@ BREAKS: dict[str, tuple[Callable[[ModelProto], object], str]] = {
         "tensor 'weight': found values in raw_data and float_data; one place is allowed",
     ),
     "NaN weight": (
-        lambda m: put(m, 0, 5, float("nan")),
+        lambda m: put(m, 5, float("nan")),
         "tensor 'weight': 1 of 108 values are not a number (NaN); weights must be numbers",
     ),
-    "infinite weight": (lambda m: put(m, 0, 7, float("inf")), "tensor 'weight': 1 of 108 values are infinite; weights"),
+    "infinite weight": (lambda m: put(m, 7, float("inf")), "tensor 'weight': 1 of 108 values are infinite; weights"),
     "NaN constant": (
         lambda m: m.graph.node[2].attribute[0].t.float_data.__setitem__(0, float("nan")),
         "value of operator Constant 'two': 1 of 1 values are not a number",
@@ -222,7 +214,7 @@ BREAKS: dict[str, tuple[Callable[[ModelProto], object], str]] = {
         "'c' has been used as output names",
     ),
     "weight without a name": (lambda m: m.graph.initializer[0].ClearField("name"), "Field 'name' of 'init'"),
-    "input without a name": (lambda m: m.graph.input.add().CopyFrom(helper.make_tensor_value_info("", 1, [1])), "name"),
+    "input without a name": (lambda m: m.graph.input.add().CopyFrom(value("", [1])), "name"),
     "two weights of one name": (
         lambda m: m.graph.initializer.append(m.graph.initializer[0]),
         "weight initializer name is not unique",
@@ -269,21 +261,30 @@ def test_what_is_allowed_is_imported(project: Path, opset: int, data: str) -> No
     assert load_model(NET).outputs[0].shape == (1, 4, 49)
 
 
-def test_weights_in_another_file_are_checked_too(project: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (lambda whole: np.float32("nan").tobytes() + whole[4:], "tensor 'weight': 1 of 108 values are not a number"),
+        (lambda whole: whole[:400], r"in 'net\.data' up to byte \d+; that file has 400 bytes"),
+        (None, r"in 'net\.data', and there is no such file"),
+    ],
+)
+def test_weights_in_another_file_are_checked_too(
+    project: Path, content: Callable[[bytes], bytes] | None, message: str
+) -> None:
     model = make()
     onnx.external_data_helper.convert_model_to_external_data(model, location="net.data", size_threshold=0)
     onnx.save(model, "net.onnx")
-    content = bytearray(Path("net.data").read_bytes())
-    content[:4] = np.float32("nan").tobytes()
-    Path("net.data").write_bytes(content)
-    with pytest.raises(ExtractError, match="tensor 'weight': 1 of 108 values are not a number"):
+    data = Path("net.data")
+    if content is None:
+        data.unlink()
+    else:
+        data.write_bytes(content(data.read_bytes()))
+    with pytest.raises(ExtractError, match=message):
         read_onnx(NET)
-    Path("net.data").write_bytes(content[:400])
-    with pytest.raises(ExtractError, match=r"in 'net\.data' up to byte \d+; that file has 400 bytes"):
-        read_onnx(NET)
-    Path("net.data").unlink()
-    with pytest.raises(ExtractError, match=r"in 'net\.data', and there is no such file"):
-        read_onnx(NET)
+
+
+def test_a_file_of_weights_without_a_length_has_the_right_size(project: Path) -> None:
     loose = make()
     loose.graph.initializer[0].ClearField("raw_data")
     loose.graph.initializer[0].data_location = TensorProto.EXTERNAL

@@ -10,11 +10,12 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from anole.errors import AnoleError
-from anole.evaluate.engines import onnxruntime_session
 from benchmarks.zoo.conformance import run_model
+
+from .models import model_of, reference, value
 
 
 class Network:
@@ -24,8 +25,8 @@ class Network:
         self.rng = np.random.default_rng(0)
         self.nodes: list[Any] = []
         self.inputs: dict[str, NDArray[Any]] = {}
-        self.weights: list[Any] = []
-        self.opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+        self.weights: dict[str, NDArray[Any]] = {}
+        self.opset, self.domains = opset, domains
 
     def input(self, *shape: int) -> str:
         """Returns the name of an input of float32 numbers."""
@@ -38,8 +39,8 @@ class Network:
 
     def weight(self, values: Any, dtype: str = "float32") -> str:
         """Returns the name of a constant."""
-        self.weights.append(numpy_helper.from_array(np.asarray(values, dtype), f"w{len(self.weights)}"))
-        return str(self.weights[-1].name)
+        self.weights[f"w{len(self.weights)}"] = np.asarray(values, dtype)
+        return f"w{len(self.weights) - 1}"
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> None:
         """Adds an operator."""
@@ -49,27 +50,23 @@ class Network:
 
     def check(self, folder: Path, tolerance: float = 1e-4) -> None:
         """Compares all outputs with those of ONNX Runtime."""
-        model = self._model()
-        names = [value.name for value in model.graph.output]
-        session = onnxruntime_session(model.SerializeToString(), 1)
-        expected = session.run(None, self.inputs)
+        model = self.model()
+        names = [each.name for each in model.graph.output]
+        expected = reference(model, self.inputs)
         del model.graph.output[:]
-        for name, values in zip(names, expected, strict=True):
-            kind = helper.np_dtype_to_tensor_dtype(values.dtype)
-            model.graph.output.append(helper.make_tensor_value_info(name, kind, values.shape))
+        model.graph.output.extend(
+            value(name, array.shape, array.dtype) for name, array in zip(names, expected, strict=True)
+        )
         found = run_model(model, self.inputs, folder / "net.onnx")
         for name, mine, theirs in zip(names, found, expected, strict=True):
             assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), name
             np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
 
-    def _model(self) -> onnx.ModelProto:
-        values = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-            for name, array in self.inputs.items()
-        ]
+    def model(self) -> onnx.ModelProto:
+        """Returns the model, whose outputs are those of all operators."""
+        inputs = [value(name, array.shape, array.dtype) for name, array in self.inputs.items()]
         outputs = [helper.make_empty_tensor_value_info(name) for node in self.nodes for name in node.output]
-        graph = helper.make_graph(self.nodes, "net", values, outputs, self.weights)
-        model = helper.make_model(graph, opset_imports=self.opsets)
+        model = model_of(self.nodes, inputs, outputs, opset=self.opset, domains=self.domains, **self.weights)
         model.ir_version = 9
         return onnx.shape_inference.infer_shapes(model)
 
@@ -225,7 +222,11 @@ def test_spectra(tmp_path: Path) -> None:
     net.check(tmp_path)
 
 
-_RECURRENT = ((np.zeros((1, 8, 3)), "float32"), (np.zeros((1, 8, 2)), "float32"))
+def lstm(dtype: str = "float32", **attributes: Any) -> tuple[str, list[Any], dict[str, Any]]:
+    """Returns a layer of two hidden units."""
+    weights = [(np.zeros((1, 8, inputs)), "float32") for inputs in (3, 2)]
+    return "LSTM", [("x", dtype, (2, 1, 3)), *weights], {"hidden_size": 2, **attributes}
+
 
 REFUSALS = {
     "mode linear of uint8": (
@@ -239,22 +240,12 @@ REFUSALS = {
         {"kernel_shape": [2, 2], "strides": [2, 2]},
     ),
     "found 5 x 5": ("Det", [("x", "float32", (5, 5))], {}),
-    "found data of type float64": ("LSTM", [("x", "float64", (2, 1, 3)), *_RECURRENT], {"hidden_size": 2}),
-    "activations: found cube": (
-        "LSTM",
-        [("x", "float32", (2, 1, 3)), *_RECURRENT],
-        {"hidden_size": 2, "activations": ["Sigmoid", "Cube", "Tanh"]},
+    "found data of type float64": lstm("float64"),
+    "activations: found cube": lstm(activations=["Sigmoid", "Cube", "Tanh"]),
+    "activation_beta: found no number for scaledtanh": lstm(
+        activations=["Sigmoid", "ScaledTanh", "Tanh"], activation_alpha=[0.5]
     ),
-    "activation_beta: found no number for scaledtanh": (
-        "LSTM",
-        [("x", "float32", (2, 1, 3)), *_RECURRENT],
-        {"hidden_size": 2, "activations": ["Sigmoid", "ScaledTanh", "Tanh"], "activation_alpha": [0.5]},
-    ),
-    "expected [2, 8, 2]": (
-        "LSTM",
-        [("x", "float32", (2, 1, 3)), *_RECURRENT],
-        {"hidden_size": 2, "direction": "bidirectional"},
-    ),
+    "expected [2, 8, 2]": lstm(direction="bidirectional"),
     "found pads [-4, 2] for shape [4]": ("Pad", [("x", "float32", (4,)), ([-4, 2], "int64")], {"mode": "edge"}),
 }
 
@@ -263,15 +254,15 @@ REFUSALS = {
 def test_a_refusal_names_the_operator_and_what_is_wrong(tmp_path: Path, message: str) -> None:
     operator, operands, attributes = REFUSALS[message]
     net, names = Network(), []
-    for value, *kind in operands:
-        if isinstance(value, str):
-            names.append(net.given(np.zeros(kind[1], kind[0])) if value else "")
+    for given, *kind in operands:
+        if isinstance(given, str):
+            names.append(net.given(np.zeros(kind[1], kind[0])) if given else "")
         else:
-            names.append(net.weight(value, kind[0]))
+            names.append(net.weight(given, kind[0]))
     net.add(operator, *names, **attributes)
-    model = net._model()
+    model = net.model()
     del model.graph.output[:]
-    model.graph.output.append(helper.make_tensor_value_info(net.nodes[0].output[0], 1, None))
+    model.graph.output.append(value(net.nodes[0].output[0]))
     with pytest.raises(AnoleError) as caught:
         run_model(model, net.inputs, tmp_path / "net.onnx")
     assert message in str(caught.value) and operator in str(caught.value)

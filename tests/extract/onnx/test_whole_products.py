@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from anole.declared.entries import ModelSpec
+from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.extract.onnx.operators.whole_products import exact_runs
 from anole.task import Conv2d, Dense, Workload
@@ -23,12 +24,8 @@ BYTES = np.iinfo(np.uint8)
 
 def workloads(net: Network, folder: Path) -> list[Workload]:
     """Returns those of a network, one for each call."""
-    from anole.extract.graph import find_layers
-
-    model = net._model()
-    onnx.save(model, folder / "net.onnx")
-    spec = ModelSpec("net", f"onnx:{folder / 'net.onnx'}", {name: each.shape for name, each in net.inputs.items()})
-    return [layer.workload for layer in find_layers(load_model(spec))]
+    onnx.save(net.model(), folder / "net.onnx")
+    return [layer.workload for layer in find_layers(load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}")))]
 
 
 def largest(*shape: int) -> NDArray[np.uint8]:
@@ -140,11 +137,9 @@ def test_data_is_quantised_to_the_last_bit(tmp_path: Path, seed: int) -> None:
 
 
 def test_the_anchors_have_the_names_of_their_operators(tmp_path: Path) -> None:
-    from anole.extract.graph import find_layers
-
     net = Network(10)
     convolution(net, 4, net.rng.integers(-9, 9, (4, 4, 3, 3)), 5, 5)
     net.nodes[0] = helper.make_node("ConvInteger", net.nodes[0].input, net.nodes[0].output, name="named")
-    onnx.save(net._model(), tmp_path / "net.onnx")
-    layers = find_layers(load_model(ModelSpec("net", f"onnx:{tmp_path / 'net.onnx'}", {"x0": (1, 4, 5, 5)})))
+    onnx.save(net.model(), tmp_path / "net.onnx")
+    layers = find_layers(load_model(ModelSpec("net", f"onnx:{tmp_path / 'net.onnx'}")))
     assert [layer.name for layer in layers] == ["named"]

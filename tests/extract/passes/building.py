@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tvm
@@ -10,6 +11,8 @@ from tvm import ir, relax
 
 from anole.declared.entries import ModelSpec
 from anole.extract.load import load_model
+from anole.extract.passes.convolutions import CHANNELS_LAST
+from anole.extract.passes.mutators import bindings
 from anole.extract.torch import example_inputs, make_network, run_network
 
 Build = Callable[..., ir.Expr]
@@ -27,10 +30,31 @@ def module_of(build: Build, *shapes: Sequence[int]) -> tvm.IRModule:
     return relax.transform.Normalize()(builder.get())
 
 
+def network(build: Callable[..., ir.Expr], *shapes: Sequence[int]) -> tvm.IRModule:
+    """Returns the module of a function of operands with these shapes, written as one expression of them."""
+    return module_of(lambda _, *operands: build(*operands), *shapes)
+
+
+def assert_rewritten(
+    change: Callable[[tvm.IRModule], tvm.IRModule],
+    before: Callable[..., ir.Expr] | tvm.IRModule,
+    *data: np.ndarray,
+    left: list[str] | None = None,
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+) -> tvm.IRModule:
+    """Asserts that a pass keeps what a network computes, and leaves these operators; returns the new network."""
+    before = before if isinstance(before, tvm.IRModule) else network(before, *(each.shape for each in data))
+    after = change(before)
+    assert left is None or operators(after) == left
+    plain = [relax.transform.DecomposeOpsForInference()(module) for module in (after, before)]
+    np.testing.assert_allclose(*(run(module, *data) for module in plain), rtol=rtol, atol=atol)
+    return after
+
+
 def calls(module: tvm.IRModule) -> list[ir.Call]:
     """Returns all calls, in order."""
-    bindings = [binding for block in module["main"].body.blocks for binding in block.bindings]
-    return [binding.value for binding in bindings if isinstance(binding.value, ir.Call)]
+    return [binding.value for binding in bindings(module["main"]) if isinstance(binding.value, ir.Call)]
 
 
 def operators(module: tvm.IRModule) -> list[str]:
@@ -39,9 +63,26 @@ def operators(module: tvm.IRModule) -> list[str]:
 
 
 def run(module: tvm.IRModule, *operands: np.ndarray) -> np.ndarray:
+    """Returns what a function with one output computes of its operands."""
+    (found,) = outputs(module, *operands)
+    return found
+
+
+def outputs(module: tvm.IRModule, *operands: np.ndarray) -> list[np.ndarray]:
     """Returns what the function computes of its operands."""
     executable = tvm.compile(module, tvm.target.Target("llvm"))
-    return relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, operands)).numpy()
+    found = relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, operands))
+    return [each.numpy() for each in ([found] if isinstance(found, tvm.runtime.Tensor) else found)]
+
+
+def conv2d(data: ir.Expr, *kernel: int, seed: int = 1, **attributes: Any) -> ir.Expr:
+    """Returns a convolution with channels last, whose weight has this shape."""
+    return relax.op.nn.conv2d(data, constant(*kernel, seed=seed), **CHANNELS_LAST, **attributes)
+
+
+def constant(*shape: int, seed: int = 1) -> ir.Expr:
+    """Returns a constant of normal data."""
+    return relax.const(drawn(*shape, seed=seed))
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
@@ -49,9 +90,9 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
-def assert_same_as_torch(model: ModelSpec) -> None:
+def assert_same_as_torch(model: ModelSpec, atol: float = 1e-5) -> None:
     """Asserts that what is extracted of a torch model with one output computes what the model does."""
     arguments = example_inputs(model)
     found = run(load_model(model).module, *(argument.numpy() for argument in arguments.values()))
     (expected,) = run_network(model, make_network(model), arguments)
-    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=atol)

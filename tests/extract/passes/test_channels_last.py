@@ -1,31 +1,88 @@
-"""Convolutions get their channels last, whatever comes before them."""
+"""Convolutions get their channels last, and what TVM's conversion does not know is done to data as it lies."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
+import pytest
+import tvm
 from tvm import ir, relax
 
 from anole.extract.passes.canonicalize import canonicalize
-from anole.extract.passes.channels_last import lay_channels_last
+from anole.extract.passes.channels_last import lay_channels_last, sink_permutations
 
-from .building import calls, drawn, module_of, operators, run
+from .building import assert_rewritten, calls, constant, drawn, network, operators
 
-WEIGHT = drawn(5, 2, 3, 3)
+NHWC = drawn(2, 5, 6, 3)
 
 
 def test_a_convolution_of_stacked_channels_is_converted() -> None:
-    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        stacked = builder.emit(relax.op.stack([x, builder.emit(relax.op.exp(x))], 1))
-        return relax.op.nn.conv2d(stacked, relax.const(WEIGHT))
+    def build(x: ir.Expr) -> ir.Expr:
+        return relax.op.nn.conv2d(relax.op.stack([x, relax.op.exp(x)], 1), constant(5, 2, 3, 3))
 
-    plain = module_of(build, (1, 6, 6))
-    converted = lay_channels_last(canonicalize(plain))
+    def change(module: tvm.IRModule) -> tvm.IRModule:
+        return lay_channels_last(canonicalize(module))
+
+    converted = assert_rewritten(change, build, drawn(1, 6, 6, seed=1), rtol=1e-4)
     (layout,) = [str(call.attrs.data_layout) for call in calls(converted) if call.op.name == "relax.nn.conv2d"]
     assert layout == "NHWC"
-    x = drawn(1, 6, 6, seed=1)
-    np.testing.assert_allclose(run(converted, x), run(plain, x), rtol=1e-4, atol=1e-5)
 
 
 def test_a_network_without_convolutions_stays() -> None:
-    module = module_of(lambda _, x: relax.op.exp(x), (1, 6, 6, 6))
-    assert operators(lay_channels_last(module)) == ["exp"]
+    assert operators(lay_channels_last(network(relax.op.exp, (1, 6, 6, 6)))) == ["exp"]
+
+
+def first(x: ir.Expr) -> ir.Expr:
+    return relax.op.permute_dims(x, [0, 3, 1, 2])
+
+
+def parametric(x: ir.Expr) -> ir.Expr:
+    """A rectifier with a slope for each channel, as torch's import has it."""
+    return relax.op.where(relax.op.greater(x, relax.const(0.0)), x, relax.op.multiply(x, constant(3, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda x: relax.op.nn.leakyrelu(x, 0.1), ["leakyrelu"]),
+        (lambda x: relax.op.clip(x, -0.5, 0.5), ["clip"]),
+        (relax.op.tanh, ["tanh"]),
+        (lambda x: relax.op.nn.pad(x, [0, 0, 1, 2, 3, 4, 5, 6], "constant", 7.0), ["pad"]),
+        (lambda x: relax.op.nn.log_softmax(x, 1), ["log_softmax"]),
+        (lambda x: relax.op.take(x, relax.const([3, 0, 3]), -1, "wrap"), ["take"]),
+        (lambda x: relax.op.strided_slice(x, [1, -1], [1, 0], [3, 5], [1, 2]), ["strided_slice"]),
+        (lambda x: relax.op.add(x, constant(2, 3, 5, 6)), ["add"]),
+        (lambda x: relax.op.nn.max_pool2d(x, (2, 3), (2, 1), (0, 1, 1, 0), ceil_mode=True), ["max_pool2d"]),
+        (lambda x: relax.op.nn.adaptive_avg_pool2d(x, (2, 3)), ["adaptive_avg_pool2d"]),
+        (lambda x: relax.op.image.resize2d(x, (9, 7), layout="NCHW", method="linear"), ["resize2d"]),
+        (lambda x: relax.op.concat([x, x], 1), ["concat"]),
+        (lambda x: relax.op.nn.group_norm(x, constant(3), constant(3), 1, 1, [2, 3]), ["group_norm"]),
+        (parametric, ["greater", "multiply", "where"]),
+    ],
+)
+@pytest.mark.examples(2)
+def test_permutations_are_gone(make: Any, expected: list[str]) -> None:
+    def build(x: ir.Expr) -> ir.Expr:
+        return relax.op.permute_dims(make(first(x)), [0, 2, 3, 1])
+
+    assert_rewritten(sink_permutations, build, NHWC, left=expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("build", "left"),
+    [
+        # Who wants channels first still has them, and other permutations are joined.
+        (
+            lambda x: relax.op.reshape(relax.op.nn.leakyrelu(first(x), 0.1), (2, 90)),
+            ["leakyrelu", "permute_dims", "reshape"],
+        ),
+        (lambda x: relax.op.permute_dims(first(x), [1, 0, 3, 2]), ["permute_dims"]),
+    ],
+)
+def test_permutations_that_something_needs_are_left(build: Any, left: list[str]) -> None:
+    assert_rewritten(sink_permutations, build, NHWC, left=left, rtol=1e-6, atol=0)
+
+
+def test_operands_of_which_one_would_have_to_be_permuted_stay() -> None:
+    module = network(lambda x, y: relax.op.add(first(x), y), NHWC.shape, (2, 3, 5, 6))
+    assert operators(sink_permutations(module)) == ["permute_dims", "add"]

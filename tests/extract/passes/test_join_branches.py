@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,51 +14,36 @@ from tvm import ir, relax
 from anole.extract.passes.join_branches import join_branches
 
 from ...examples import examples
-from .building import drawn, module_of, operators, run
+from .building import assert_rewritten, constant, conv2d, drawn, module_of, network, operators
 
 X = drawn(2, 7, 6, 4)
 
-Branch = Callable[[relax.BlockBuilder, ir.Expr], ir.Expr]
+Branch = Callable[[ir.Expr], ir.Expr]
 """From the data to what one branch computes of it."""
 
 
 def same(kernel: int, dilation: int = 1, groups: int = 1, results: int = 4, bias: bool = False, **other: Any) -> Branch:
     """A convolution that keeps the image's size."""
+    attributes = {"padding": (kernel // 2 * dilation,) * 4, "dilation": (dilation,) * 2, "groups": groups} | other
 
-    def branch(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        weight = relax.const(drawn(kernel, kernel, 4 // groups, results, seed=kernel + dilation))
-        pads = {"padding": (kernel // 2 * dilation,) * 4, "dilation": (dilation,) * 2} | other
-        layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
-        result = builder.emit(relax.op.nn.conv2d(x, weight, groups=groups, **layouts, **pads))
-        return builder.emit(relax.op.add(result, relax.const(drawn(results)))) if bias else result
+    def branch(x: ir.Expr) -> ir.Expr:
+        result = conv2d(x, kernel, kernel, 4 // groups, results, seed=kernel + dilation, **attributes)
+        return relax.op.add(result, constant(results, seed=0)) if bias else result
 
     return branch
 
 
-def itself(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+def itself(x: ir.Expr) -> ir.Expr:
     return x
 
 
-def normalised(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+def normalised(x: ir.Expr) -> ir.Expr:
     """What a batch-norm of the data itself becomes."""
-    scaled = builder.emit(relax.op.multiply(x, relax.const(drawn(4))))
-    return builder.emit(relax.op.add(scaled, relax.const(drawn(1, 1, 1, 4, seed=1))))
+    return relax.op.add(relax.op.multiply(x, constant(4, seed=0)), constant(1, 1, 1, 4))
 
 
-def by_another_name(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-    return same(1)(builder, builder.emit(x))
-
-
-def strided(kernel: int) -> Branch:
-    return same(kernel, strides=(2, 2))
-
-
-def sum_of(*branches: Branch) -> Callable[[relax.BlockBuilder, ir.Expr], ir.Expr]:
-    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        parts = [branch(builder, x) for branch in branches]
-        return reduce(lambda total, part: builder.emit(relax.op.add(total, part)), parts)
-
-    return build
+def sum_of(*branches: Branch) -> Branch:
+    return lambda x: reduce(relax.op.add, [branch(x) for branch in branches])
 
 
 @pytest.mark.parametrize(
@@ -73,18 +57,21 @@ def sum_of(*branches: Branch) -> Callable[[relax.BlockBuilder, ir.Expr], ir.Expr
         ([itself, same(1, bias=True)], ["conv2d", "add"]),
         ([same(3, groups=4), same(1, groups=4), normalised], ["conv2d", "add"]),
         ([same(3, groups=2), same(5, groups=2), itself], ["conv2d"]),
-        ([strided(3), strided(1)], ["conv2d"]),
-        ([same(3), by_another_name], ["conv2d"]),
+        ([same(3, strides=(2, 2)), same(1, strides=(2, 2))], ["conv2d"]),
         ([same(3, dilation=2), same(1)], ["conv2d"]),
         ([same(3, results=6), same(1, results=6, bias=True)], ["conv2d", "add"]),
     ],
 )
 @pytest.mark.examples(2)
 def test_one_convolution_is_left(branches: list[Branch], left: list[str]) -> None:
-    before = module_of(sum_of(*branches), X.shape)
-    after = join_branches(before)
-    assert operators(after) == left
-    np.testing.assert_allclose(run(after, X), run(before, X), rtol=1e-4, atol=1e-4)
+    assert_rewritten(join_branches, sum_of(*branches), X, left=left, rtol=1e-4, atol=1e-4)
+
+
+def test_data_may_have_another_name() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        return relax.op.add(same(3)(x), same(1)(builder.emit(x)))
+
+    assert_rewritten(join_branches, module_of(build, X.shape), X, left=["conv2d"], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.examples(2)
@@ -95,37 +82,30 @@ def test_one_convolution_is_left(branches: list[Branch], left: list[str]) -> Non
         pytest.param([same(1), same(3, dilation=3), same(3)], id="the last on another grid"),
         pytest.param([same(3), same(3, groups=2)], id="other groups"),
         pytest.param([itself, itself], id="no convolution"),
-        pytest.param([same(3), lambda builder, x: builder.emit(relax.op.nn.relu(x))], id="other data"),
-        pytest.param(
-            [same(3), lambda builder, x: same(1)(builder, builder.emit(relax.op.nn.relu(x)))],
-            id="convolutions of other data",
-        ),
+        pytest.param([same(3), relax.op.nn.relu], id="other data"),
+        pytest.param([same(3), lambda x: same(1)(relax.op.nn.relu(x))], id="convolutions of other data"),
     ],
 )
 def test_what_would_not_compute_the_same_is_left(branches: list[Branch]) -> None:
-    before = module_of(sum_of(*branches), X.shape)
-    assert operators(join_branches(before)).count("add") >= 1
-    np.testing.assert_allclose(run(join_branches(before), X), run(before, X), rtol=1e-4, atol=1e-4)
+    after = assert_rewritten(join_branches, sum_of(*branches), X, rtol=1e-4, atol=1e-4)
+    assert operators(after).count("add") >= 1
 
 
-def test_crossed_kernels_are_left_as_one_would_compute_more() -> None:
-    def crossed(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
-        row = relax.op.nn.conv2d(x, relax.const(drawn(1, 3, 4, 4)), padding=(0, 1, 0, 1), **layouts)
-        column = relax.op.nn.conv2d(x, relax.const(drawn(3, 1, 4, 4)), padding=(1, 0, 1, 0), **layouts)
-        return relax.op.add(builder.emit(row), builder.emit(column))
-
-    assert operators(join_branches(module_of(crossed, X.shape))) == ["conv2d", "conv2d", "add"]
+def crossed(x: ir.Expr) -> ir.Expr:
+    """One convolution would compute more."""
+    row, column = conv2d(x, 1, 3, 4, 4, padding=(0, 1, 0, 1)), conv2d(x, 3, 1, 4, 4, padding=(1, 0, 1, 0))
+    return relax.op.add(row, column)
 
 
-def test_what_another_call_reads_is_still_computed() -> None:
-    def read_twice(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        first = same(3)(builder, x)
-        total = builder.emit(relax.op.add(first, same(1)(builder, x)))
-        return relax.op.maximum(total, first)
+def read_twice(x: ir.Expr) -> ir.Expr:
+    first = same(3)(x)
+    return relax.op.maximum(relax.op.add(first, same(1)(x)), first)
 
-    before = module_of(read_twice, X.shape)
-    assert operators(join_branches(before)) == ["conv2d", "conv2d", "add", "maximum"]
+
+@pytest.mark.parametrize("build", [crossed, read_twice])
+def test_what_would_compute_more_is_left(build: Branch) -> None:
+    module = network(build, X.shape)
+    assert operators(join_branches(module)) == operators(module)
 
 
 @pytest.mark.guard
@@ -154,11 +134,7 @@ def test_the_answer_is_the_same_for_kernels_that_begin_anywhere(
 
     def convolution(at: int) -> Branch:
         padding = (*starts[at], *(reached[at][i] - size[i] for i in range(2)))
-        layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
-        weight = relax.const(drawn(*kernels[at], 4, 4, seed=at))
-        attributes = {"strides": strides, "padding": padding, "dilation": dilation} | layouts
-        return lambda builder, x: builder.emit(relax.op.nn.conv2d(x, weight, **attributes))
+        return lambda x: conv2d(x, *kernels[at], 4, 4, seed=at, strides=strides, padding=padding, dilation=dilation)
 
-    x = drawn(1, *size, 4)
-    before = module_of(sum_of(*map(convolution, range(len(kernels)))), x.shape)
-    np.testing.assert_allclose(run(join_branches(before), x), run(before, x), rtol=1e-4, atol=1e-4)
+    branches = sum_of(*map(convolution, range(len(kernels))))
+    assert_rewritten(join_branches, branches, drawn(1, *size, 4), rtol=1e-4, atol=1e-4)

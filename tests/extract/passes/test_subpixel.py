@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tvm import ir, relax
+from tvm import relax
 
+from anole.extract.passes.convolutions import CHANNELS_LAST
 from anole.extract.passes.subpixel import subpixel
 
 from ...examples import examples
-from .building import drawn, module_of, operators, run
+from .building import constant, drawn, network, operators, run
+
+transpose = partial(relax.op.nn.conv2d_transpose, **CHANNELS_LAST)
 
 
 @st.composite
@@ -19,10 +24,8 @@ def transposed(draw: st.DrawFn) -> dict[str, object]:
     """Returns the settings of a transposed convolution that has some output."""
     pair = st.tuples
     groups, strides = draw(st.sampled_from([1, 1, 2, 3])), draw(pair(st.integers(1, 4), st.integers(1, 3)))
-    kernel, dilation = (
-        draw(pair(st.integers(1, 5), st.integers(1, 4))),
-        draw(pair(st.integers(1, 2), st.integers(1, 3))),
-    )
+    kernel = draw(pair(st.integers(1, 5), st.integers(1, 4)))
+    dilation = draw(pair(st.integers(1, 2), st.integers(1, 3)))
     return {
         "batch": draw(st.integers(1, 2)),
         "sides": draw(pair(st.integers(3, 7), st.integers(3, 7))),
@@ -52,28 +55,17 @@ def test_every_transposed_convolution_is_one_forwards(case: dict[str, object]) -
     )
     assume(min(expected.shape) > 0)
 
-    def build(_: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        kernel = relax.const(weight.transpose(2, 3, 0, 1))
-        layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
-        return relax.op.nn.conv2d_transpose(x, kernel, padding=case["padding"], **settled, **layouts)
-
-    module = subpixel(module_of(build, data.shape))
+    kernel = relax.const(weight.transpose(2, 3, 0, 1))
+    module = subpixel(network(lambda x: transpose(x, kernel, padding=case["padding"], **settled), data.shape))
     assert operators(module)[0] == "conv2d" and "conv2d_transpose" not in operators(module)
     found = run(module, data)
     np.testing.assert_allclose(found.transpose(0, 3, 1, 2), expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_where_pixels_become_squares_nothing_is_cut_off() -> None:
-    def build(_: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        weight = relax.const(drawn(2, 2, 8, 4))
-        return relax.op.nn.conv2d_transpose(x, weight, strides=(2, 2), data_layout="NHWC", kernel_layout="HWIO")
-
-    module = subpixel(module_of(build, (1, 5, 6, 8)))
-    assert operators(module) == ["conv2d", "reshape", "permute_dims", "reshape"]
+    module = network(lambda x: transpose(x, constant(2, 2, 8, 4), strides=(2, 2)), (1, 5, 6, 8))
+    assert operators(subpixel(module)) == ["conv2d", "reshape", "permute_dims", "reshape"]
 
 
 def test_a_weight_that_is_computed_stays_as_it_is() -> None:
-    def build(_: relax.BlockBuilder, x: ir.Expr, weight: ir.Expr) -> ir.Expr:
-        return relax.op.nn.conv2d_transpose(x, weight, data_layout="NHWC", kernel_layout="HWIO")
-
-    assert operators(subpixel(module_of(build, (1, 5, 6, 8), (3, 3, 8, 4)))) == ["conv2d_transpose"]
+    assert operators(subpixel(network(transpose, (1, 5, 6, 8), (3, 3, 8, 4)))) == ["conv2d_transpose"]
