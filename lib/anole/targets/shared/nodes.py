@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
-from tvm import ir, s_tir, tirx
+from tvm import s_tir, tirx
 
 
 def blocks_of(sch: s_tir.Schedule) -> list[Any]:
@@ -28,7 +28,7 @@ def prefetched(load: Any, level: int) -> Any:
 
 
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
-    """Returns a statement or an expression with variables replaced."""
+    """Returns a statement or an expression with variables, which may be buffers, replaced."""
     return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))
 
 
@@ -40,14 +40,6 @@ def with_each(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> 
 def with_loop(func: tirx.PrimFunc, loop: tirx.For, change: Callable[[tirx.For], tirx.Stmt]) -> tirx.PrimFunc:
     """Returns a function with one loop, which may have changed since it was found, changed."""
     return with_each(func, tirx.For, lambda each: change(each) if each.loop_var.same_as(loop.loop_var) else each)
-
-
-def with_bounds(regions: Sequence[Any], change: Callable[[Any], Any]) -> list[Any]:
-    """Returns regions of buffers with changed bounds."""
-    return [
-        tirx.BufferRegion(each.source, [ir.Range.from_min_extent(change(r.min), change(r.extent)) for r in each.region])
-        for each in regions
-    ]
 
 
 def nest_around(block: s_tir.SBlock) -> tirx.Stmt:

@@ -32,9 +32,9 @@ class Example:
     expected: NDArray[np.float64]
 
     @classmethod
-    def draw(cls, workload: Workload, seed: int = 0) -> Self:
-        """Returns random inputs, standard normal, with their result."""
-        rng = np.random.default_rng(seed)
+    def draw(cls, workload: Workload) -> Self:
+        """Returns random inputs, standard normal and always the same, with their result."""
+        rng = np.random.default_rng(0)
         data = rng.standard_normal(data_shape(workload), dtype=np.float32)
         weight = rng.standard_normal(weight_shape(workload), dtype=np.float32)
         product = anchor(workload, data.astype(np.float64), weight.astype(np.float64))

@@ -14,7 +14,6 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.programs import VERSIONS, parts_of
 from anole.targets.cpu.templates.winograd_space import winograd_space
-from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 from .cases import AVX512
@@ -86,16 +85,6 @@ def test_an_exact_target_has_no_choice() -> None:
     assert EXACT.space(LAYER).algorithms == ("",)
     assert EXACT.space(LAYER).rejection(EXACT.default_config(LAYER)) is None
     assert EXACT.template_version(LAYER) == 1
-
-
-def test_weights_of_one_shape_are_packed_alike() -> None:
-    space, template, packed = TARGET.space(LAYER), TARGET.template(LAYER), dict[tuple[int, ...], Any]()
-    weight = np.random.default_rng(0).standard_normal(weight_shape(LAYER), dtype=np.float32)
-    for vector in space.sample(60, np.random.default_rng(0)):
-        config = space.config(vector)
-        shape, made = template.packed_shape(LAYER, config), template.pack_weight(LAYER, config, weight)
-        np.testing.assert_array_equal(made, packed.setdefault(shape, made))
-    assert {shape[1] for shape in packed} == {3, 4, 6, 8}
 
 
 @pytest.mark.parametrize(

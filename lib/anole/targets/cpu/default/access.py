@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import prod
+from operator import mul
 
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
@@ -77,6 +80,16 @@ class Block:
         """Whether any axis is a reduction."""
         return any(axis.reduction for axis in self.axes)
 
+    @property
+    def results(self) -> int:
+        """Number of stored elements."""
+        return prod(axis.extent for axis in self.axes if not axis.reduction)
+
+    def leading(self, size: int) -> int:
+        """How many of the outermost axes have this size together; 0 if no number of them has."""
+        sizes = accumulate((axis.extent for axis in self.axes), mul)
+        return next((count for count, each in enumerate(sizes, 1) if each == size), 0)
+
 
 def describe_block(block: s_tir.SBlock) -> Block | None:
     """Returns a block's properties, or None if it is not a single store with constant extents."""
@@ -115,10 +128,12 @@ def reads_elementwise(consumer: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
     """Whether a block reads a buffer only at its own position, so that both can share their loops."""
     own = [iter_var.var for iter_var in consumer.iter_vars]
     loads = [load for load in collect(consumer.body, ir.TensorLoad) if load.source.same_as(buffer)]
-    return bool(loads) and all(
-        len(load.indices) == len(own) and all(index.same_as(var) for index, var in zip(load.indices, own, strict=True))
-        for load in loads
-    )
+    return bool(loads) and all(are_same(load.indices, own) for load in loads)
+
+
+def are_same(indices: Sequence[ir.Expr], variables: Sequence[tirx.Var]) -> bool:
+    """Whether indices are these variables, in order."""
+    return len(indices) == len(variables) and all(map(tirx.Var.same_as, variables, indices))
 
 
 class _Strides:

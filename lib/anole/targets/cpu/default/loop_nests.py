@@ -64,8 +64,10 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
     tail = axes[position].extent % width != 0
     if work >= SERIAL_WORK:
         lone = prod(_extent(schedule, loop) for loop in outer) == 1
-        fused, count = run_in_parallel(schedule, [*outer, above] if lone or not tail else outer, machine)
-        above = fused if count == len(outer) + 1 else above
+        if lone or not tail:
+            *_, above = run_in_parallel(schedule, [*outer, above], machine)
+        else:
+            run_in_parallel(schedule, outer, machine)
     for feeder in feeding:
         accumulate(schedule, feeder, above, width)
     schedule.vectorize(vector)
@@ -100,10 +102,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
         # compute_at would lose the predicate of the last, partial step, so the partial block has loops of its own.
         _vectorize_partial(schedule, partial, len(rows), parallel, machine)
     else:
-        row = rows[-1]
-        if parallel:
-            fused, count = run_in_parallel(schedule, rows, machine)
-            row = fused if count == len(rows) else row
+        *_, row = run_in_parallel(schedule, rows, machine) if parallel else rows
         accumulate(schedule, partial, row, width)
     schedule.decompose_reduction(rv, schedule.get_loops(rv)[-1])
 
@@ -116,15 +115,15 @@ def row_axis(axes: Sequence[Axis]) -> int | None:
     return next((i for i in rows if axes[i].extent >= 4), None)
 
 
-def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: Machine) -> tuple[LoopRV, int]:
-    """Fuses as few outermost loops as threads can share evenly; returns the parallel loop, and how many are in it."""
+def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: Machine) -> list[LoopRV]:
+    """Fuses as few of the outermost loops as the threads can share evenly; returns the parallel loop and the others."""
     sizes = [prod(_extent(schedule, loop) for loop in loops[:n]) for n in range(1, len(loops) + 1)]
     threads = machine.threads
     even = (n >= 16 * threads or (n >= threads and n % threads == 0) for n in sizes)
     count = next((at for at, is_even in enumerate(even, 1) if is_even), len(loops))
     fused = schedule.fuse(*loops[:count]) if count > 1 else loops[0]
     schedule.parallel(fused)
-    return fused, count
+    return [fused, *loops[count:]]
 
 
 def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) -> tuple[list[LoopRV], list[Axis]]:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tvm import tirx
-
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.shared.recurrence import LANES, Recurrence
-from anole.targets.shared.recurrent_kernel import Tiling, recurrent_kernel
+from anole.targets.shared.recurrent_kernel import Tiling
 
 _SHARED_PRODUCTS = 1 << 15
 """Products in a step from which on threads save more by sharing it than they spend on waiting for each other."""
 
 _ROWS_OF_A_STRAND = 8
 """Rows from which on a thread computes with weights for longer than it takes to load them."""
-
-
-def schedule_recurrence(recurrence: Recurrence, threads: int, unit: VectorUnit) -> tirx.PrimFunc:
-    """Returns the kernel of a recurrent layer for a processor."""
-    return recurrent_kernel(recurrence, recurrence_tiling(recurrence, threads, unit))
 
 
 def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) -> Tiling:
@@ -29,7 +20,7 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
     have directions of their own, or rows if there are many; otherwise they share large steps.
     """
     sums = max(1, unit.registers * unit.lanes // (2 * LANES * recurrence.gates))
-    rows = _largest(recurrence.batch, range(1, sums + 1))
+    rows = _largest(recurrence.batch, sums)
     strands = next((n for n in range(1, threads + 1) if n * recurrence.directions % threads == 0), 1)
     products = recurrence.directions * recurrence.batch * recurrence.gates * recurrence.hidden**2
     if strands > 1:
@@ -40,7 +31,7 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
                 blocks = _even_blocks(recurrence, sums // rows, rows, threads)
                 tiles = recurrence.directions * recurrence.batch // rows * (recurrence.blocks // blocks)
                 return Tiling(rows, blocks, parts=threads if tiles % threads == 0 else tiles)
-    return Tiling(rows, _largest(recurrence.blocks, range(1, sums // rows + 1)), strands)
+    return Tiling(rows, _largest(recurrence.blocks, sums // rows), strands)
 
 
 def _even_blocks(recurrence: Recurrence, most: int, rows: int, threads: int) -> int:
@@ -54,5 +45,6 @@ def _even_blocks(recurrence: Recurrence, most: int, rows: int, threads: int) -> 
     return max(even, default=1)
 
 
-def _largest(extent: int, candidates: Iterable[int]) -> int:
-    return max(each for each in candidates if extent % each == 0)
+def _largest(extent: int, most: int) -> int:
+    """Returns the largest divisor of an extent up to a number."""
+    return max(each for each in range(1, most + 1) if extent % each == 0)

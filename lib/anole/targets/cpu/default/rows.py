@@ -45,8 +45,10 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
     reductions = [block for block in earlier if block.reduces]
     if len(earlier) < 2 or not reductions or last.reduces:
         raise ValueError("no rows are passed over several times")
-    n_rows = _spatial_extent(reductions[0])
-    rows, is_large = _leading(last, n_rows), sum(block.work for block in described) >= SERIAL_WORK
+    n_rows = reductions[0].results
+    rows, is_large = last.leading(n_rows), sum(block.work for block in described) >= SERIAL_WORK
+    if not 0 < rows < len(last.axes):
+        raise ValueError("the result has other rows than the reductions")
     if is_large and n_rows < _ROWS_OF_A_THREAD * machine.threads:
         raise ValueError("there are too few rows for the threads to share")
     lanes = machine.lanes(*described)
@@ -55,21 +57,9 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
             _split_into_lanes(schedule, rv, block, lanes)
     loops = schedule.get_loops(blocks[-1])
     _vectorize(schedule, loops[rows:], lanes)
-    fused = 1
-    if is_large:
-        _, fused = run_in_parallel(schedule, loops[:rows], machine)
-    row = schedule.get_loops(blocks[-1])[rows - fused]
+    *_, row = run_in_parallel(schedule, loops[:rows], machine) if is_large else loops[:rows]
     for rv in reversed(blocks_of(schedule)[:-1]):
         _compute_in_row(schedule, rv, row, n_rows, lanes)
-
-
-def _leading(block: Block, n_rows: int) -> int:
-    """How many of a block's outermost axes are the rows."""
-    extents = [axis.extent for axis in block.axes]
-    counts = [count for count in range(1, len(extents)) if prod(extents[:count]) == n_rows]
-    if not counts:
-        raise ValueError("the result has other rows than the reductions")
-    return counts[0]
 
 
 def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lanes: int) -> None:
@@ -91,13 +81,12 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lane
 
 def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows: int, lanes: int) -> None:
     block = described_block(schedule, rv)
-    extents = [axis.extent for axis in block.axes]
-    if not block.reduces and all(prod(extents[:count]) != n_rows for count in range(1, len(extents) + 1)):
+    if not block.reduces and not block.leading(n_rows):
         # All rows share it, such as a mask.
         _vectorize(schedule, schedule.get_loops(rv)[-1:], lanes)
         return
     if block.reduces:
-        accumulate(schedule, rv, row, _spatial_extent(block) // n_rows)
+        accumulate(schedule, rv, row, block.results // n_rows)
     else:
         schedule.compute_at(rv, row)
         _vectorize(schedule, loops_inside(schedule, rv, row), lanes)
@@ -110,7 +99,3 @@ def _vectorize(schedule: s_tir.Schedule, loops: Sequence[LoopRV], lanes: int) ->
     steps, vector = schedule.split(fused, [None, lanes])
     schedule.vectorize(vector)
     schedule.annotate(steps, PARTITION, 1)
-
-
-def _spatial_extent(block: Block) -> int:
-    return prod(axis.extent for axis in block.axes if not axis.reduction)

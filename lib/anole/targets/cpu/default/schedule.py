@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from anole.targets.cpu.default.access import describe_block, reads_elementwise
+from anole.targets.cpu.default.access import are_same, describe_block, reads_elementwise
 from anole.targets.cpu.default.loop_nests import (
     SERIAL_WORK,
     Machine,
@@ -132,15 +132,10 @@ def _feeding_reductions(schedule: s_tir.Schedule, rv: Any) -> list[Any]:
         if block is None or not block.reduces or row_axis(block.axes) is not None:
             continue
         spatial = [each.var for each in source.iter_vars if each.iter_type == tirx.IterVar.DataPar]
-        in_order = len(source.body.indices) == len(spatial) and all(map(_same, source.body.indices, spatial))
-        alone = len(schedule.get_consumers(producer)) == 1
-        if alone and in_order and reads_elementwise(schedule.get(rv), source.body.buffer):
+        alone = len(schedule.get_consumers(producer)) == 1 and are_same(source.body.indices, spatial)
+        if alone and reads_elementwise(schedule.get(rv), source.body.buffer):
             feeding.append(producer)
     return feeding
-
-
-def _same(index: Any, var: Any) -> bool:
-    return bool(index.same_as(var))
 
 
 def _name(schedule: s_tir.Schedule, rv: Any) -> str:

@@ -6,11 +6,11 @@ Analysis and schedules know blocks of a single store. Reading the data twice cos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from tvm import ir, s_tir, tirx
 
-from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_bounds, with_nests, with_values
+from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests, with_values
 
 
 def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -53,20 +53,13 @@ def _separated(block: s_tir.SBlock) -> list[s_tir.SBlock]:
 
 def _block_of(block: s_tir.SBlock, store: Any, value: Any, initial: Mapping[Any, Any]) -> s_tir.SBlock:
     """Returns the block of one result, on iteration variables of its own."""
-    iter_vars = [
-        tirx.IterVar(each.dom, tirx.Var(each.var.name, each.dom.extent.ty.dtype), each.iter_type)
-        for each in block.iter_vars
-    ]
-    renamed = {old.var: new.var for old, new in zip(block.iter_vars, iter_vars, strict=True)}
-
-    def own(statement: Any) -> Any:
-        return with_values(statement, renamed)
-
-    return s_tir.SBlock(
-        iter_vars,
-        with_bounds(block.reads, own),
-        with_bounds([region for region in block.writes if region.source.same_as(store.buffer)], own),
+    made = s_tir.SBlock(
+        block.iter_vars,
+        block.reads,
+        [region for region in block.writes if region.source.same_as(store.buffer)],
         f"{block.name_hint}_{store.buffer.name}",
-        own(tirx.BufferStore(store.buffer, value, store.indices)),
-        init=own(tirx.BufferStore(store.buffer, initial[store.buffer], store.indices)),
+        tirx.BufferStore(store.buffer, value, store.indices),
+        init=tirx.BufferStore(store.buffer, initial[store.buffer], store.indices),
     )
+    own = {each.var: tirx.Var(each.var.name, each.dom.extent.ty.dtype) for each in block.iter_vars}
+    return cast(s_tir.SBlock, with_values(made, own))

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests
+from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests, with_values
 
 _ROW = "local"
 """Storage of a padded row, which one thread writes and reads."""
@@ -96,9 +95,11 @@ def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc
 
 def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, guarded: bool) -> tirx.Stmt:
     """Returns a loop nest for a block on the longer buffers; with rows, one that also visits their padding."""
+    visits_padding = rows is not None and (guarded or rows.walks(block))
+    block = with_values(block, longer)
     iter_vars, store = list(block.iter_vars), block.body
-    value = _on(store.value, longer)
-    if rows is not None and (guarded or rows.walks(block)):
+    value = store.value
+    if rows is not None and visits_padding:
         *others, along = iter_vars
         extent = tirx.const(rows.padded, along.dom.extent.ty.dtype)
         iter_vars = [*others, tirx.IterVar(ir.Range(along.dom.min, extent), along.var, along.iter_type)]
@@ -107,15 +108,8 @@ def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, gu
             value = tirx.if_then_else(inside, value, tirx.const(0, value.ty.dtype))
         elif block.init is not None:
             value = _counted(value, inside, block.init.value)
-    made = s_tir.SBlock(
-        iter_vars,
-        [tirx.BufferRegion(_of(region.source, longer), region.region) for region in block.reads],
-        [tirx.BufferRegion(_of(region.source, longer), region.region) for region in block.writes],
-        block.name_hint,
-        tirx.BufferStore(_of(store.buffer, longer), value, store.indices),
-        init=block.init,
-    )
-    return nest_around(made)
+    body = tirx.BufferStore(store.buffer, value, store.indices)
+    return nest_around(s_tir.SBlock(iter_vars, block.reads, block.writes, block.name_hint, body, init=block.init))
 
 
 def _counted(value: Any, inside: Any, initial: Any) -> Any:
@@ -123,17 +117,6 @@ def _counted(value: Any, inside: Any, initial: Any) -> Any:
     if not isinstance(value, _OPERATIONS):
         raise ValueError(f"{type(value).__name__} is no operation of a reduction over padded rows")
     return type(value)(value.a, tirx.Select(inside, value.b, initial))
-
-
-def _on(value: Any, longer: Mapping[Any, Any]) -> Any:
-    def moved(load: Any) -> Any:
-        return tirx.BufferLoad(_of(load.source, longer), load.indices)
-
-    return tvm_ffi.structural_map(value, (ir.TensorLoad, moved), order="post")
-
-
-def _of(buffer: Any, longer: Mapping[Any, Any]) -> Any:
-    return longer.get(buffer, buffer)
 
 
 def _lengthened(buffer: Any, extent: int) -> Any:

@@ -94,8 +94,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     ]
     if conv2d_prefetches(w):
         knobs.append(option_knob("prefetch", (0, 1)))
-    chunks, enough = tiles.attainable(knobs)
-    constraints = tiles.constraints(lambda _: chunks, lambda _: enough)
+    constraints = tiles.attainable_constraints(knobs)
     return Space(knobs, constraints, tiles.nest, merit=lambda columns: -tiles.cycles(columns))
 
 

@@ -13,11 +13,11 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.space import Knob, option_knob, split_knob
+from anole.space import Constraint, Knob, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Ints, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.templates.register_tiles import FMA_LATENCY_HIDDEN, RegisterTiles
+from anole.targets.cpu.templates.register_tiles import RegisterTiles
 from anole.task import Conv2d
 
 TILE_ORDERS = ("fyx", "yfx", "yxf")
@@ -57,23 +57,14 @@ class ConvolutionTiles(RegisterTiles):
         """Returns the knobs that order the tile loops and place the padding."""
         return [option_knob("tile_order", TILE_ORDERS), option_knob("pad_at", pad_at)]
 
-    def attainable(self, knobs: Sequence[Knob]) -> tuple[int, int]:
-        """Returns the most chunks and, with these, accumulators that a config can have, up to those needed.
-
-        The first three knobs split filters, rows and columns.
-        """
-        f, y = ({(split[0], split[-1]) for split in knob.values} for knob in knobs[:2])
-        x = {split[-1] for split in knobs[2].values}
-        tiles = [
-            (self.w.batch * f_parallel * y_parallel, rows * columns * vectors)
-            for f_parallel, panel in f
-            for y_parallel, rows in y
-            for columns in x
-            for vectors in (-(-panel // self.unit.lanes),)
-            if rows * columns * vectors + vectors + 1 <= self.unit.registers
-        ]
-        chunks = min(self.threads, max(chunks for chunks, _ in tiles))
-        return chunks, min(FMA_LATENCY_HIDDEN, max(most for available, most in tiles if available >= chunks))
+    def attainable_constraints(self, knobs: Sequence[Knob]) -> list[Constraint]:
+        """Returns the constraints of a space whose first three knobs split filters, rows and columns."""
+        tables = [np.unique(np.delete(knob.table, slice(1, -1), axis=1), axis=0) for knob in knobs[:3]]
+        f, y, x = (table[at.ravel()] for table, at in zip(tables, np.indices([*map(len, tables)]), strict=True))
+        # Tiles between the chunks and the registers do not matter.
+        columns = {"tile_f": np.insert(f, 1, 1, axis=1), "tile_y": np.insert(y, 1, 1, axis=1), "tile_x": x}
+        limits = self.attainable(columns, self.fit(columns))
+        return self.constraints(lambda _: limits["chunks"], lambda _: limits["accumulators"])
 
     def tiled(
         self,

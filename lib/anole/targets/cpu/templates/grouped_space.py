@@ -104,8 +104,7 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("auto_unroll_max_step", (0, 64, 256)),
         *tiles.order_knobs(("parallel", "root") if copied else ("none",)),
     ]
-    chunks, enough = tiles.attainable(knobs)
-    return Space(knobs, tiles.constraints(lambda _: chunks, lambda _: enough), tiles.nest, merit=tiles.merit)
+    return Space(knobs, tiles.attainable_constraints(knobs), tiles.nest, merit=tiles.merit)
 
 
 @dataclass(frozen=True)

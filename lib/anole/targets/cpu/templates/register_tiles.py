@@ -43,6 +43,10 @@ Count = Callable[[Columns], "NDArray[np.int64] | int"]
 """Maps the columns of n configs to a number for each, shape (n,), or to one number for all."""
 
 
+Measure = Callable[[Columns], "NDArray[Any]"]
+"""Maps the columns of n configs to a number, or a truth, for each, shape (n,)."""
+
+
 @dataclass(frozen=True)
 class RegisterTiles(ABC):
     """The register tiles of a workload; every method answers for the columns of n configs.
@@ -75,6 +79,21 @@ class RegisterTiles(ABC):
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
         """Returns whether accumulators, a row of a panel and one multiplier fit the vector registers, shape (n,)."""
         return np.asarray(self.accumulators(columns) + self.vectors(columns) + 1 <= self.unit.registers)
+
+    def attainable(
+        self, columns: Columns, valid: NDArray[np.bool_], more: Mapping[str, tuple[Measure, int]] | None = None
+    ) -> dict[str, int]:
+        """Returns how many chunks, accumulators and more valid configs can have together, by priority.
+
+        Each is counted up to the number needed, which stands beside its measure in `more`.
+        """
+        wanted = {"chunks": (self.chunks, self.threads), "accumulators": (self.accumulators, FMA_LATENCY_HIDDEN)}
+        limits = {}
+        for name, (measure, needed) in {**wanted, **(more or {})}.items():
+            values = measure(columns)
+            limits[name] = min(needed, int(values[valid].max()))
+            valid = valid & (values >= limits[name])
+        return limits
 
     def constraints(self, chunks: Count, accumulators: Count | None = None) -> list[Constraint]:
         """Returns the constraints of all spaces: enough registers, and work for all pipes and threads.

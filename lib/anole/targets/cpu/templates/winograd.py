@@ -18,7 +18,7 @@ from anole.targets.cpu.templates.conv2d_space import padded_filters
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
-from anole.targets.shared.nodes import collect, nest_around, with_bounds, with_each, with_values
+from anole.targets.shared.nodes import collect, nest_around, with_each, with_values
 from anole.targets.shared.templates import ChoiceTemplate, in_panels
 from anole.targets.shared.winograd import Filtering, minimal_filtering, transform_data, transform_product
 from anole.task import Conv2d
@@ -244,6 +244,10 @@ def _apart(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt
     def load(each: Any) -> Any:
         return tirx.BufferLoad(each.source, [analyzer.simplify(place) for place in each.indices])
 
+    def region(each: Any) -> Any:
+        ranges = [ir.Range.from_min_extent(index(side.min), index(side.extent)) for side in each.region]
+        return tirx.BufferRegion(each.source, ranges)
+
     store = block.body
     value = tvm_ffi.structural_map(with_values(store.value, whole), (ir.TensorLoad, load), order="post")
     body: tirx.Stmt = tirx.BufferStore(store.buffer, value, [index(place) for place in store.indices])
@@ -251,7 +255,7 @@ def _apart(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt
     if not (isinstance(inside, tirx.IntImm) and inside.value):
         # As a predicate of the block, TVM would not find it to be affine.
         body = tirx.IfThenElse(inside, body, None)
-    reads, writes = (with_bounds(regions, index) for regions in (block.reads, block.writes))
+    reads, writes = ([region(each) for each in regions] for regions in (block.reads, block.writes))
     return nest_around(s_tir.SBlock(iter_vars, reads, writes, block.name_hint, body))
 
 

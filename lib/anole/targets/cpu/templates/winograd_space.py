@@ -22,7 +22,7 @@ from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.conv2d_space import filter_knob, padded_filters
 from anole.targets.cpu.templates.idle_steps import met_share, skips
-from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, FMA_LATENCY_HIDDEN, RegisterTiles
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, RegisterTiles
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
@@ -94,7 +94,7 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         option_knob("parallel_order", ("fy", "yf")),
         option_knob("data_at", ("parallel", "root")),
     ]
-    attainable = tiles.attainable(knobs)
+    attainable = tiles.attainable_by_size(knobs)
 
     def demanded(name: str, columns: Columns) -> NDArray[np.int64]:
         sizes = sorted(attainable)
@@ -108,11 +108,11 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         Constraint("the intermediate results do not fit the cache", tiles.are_cached),
         Constraint(
             "the blocks have room for over an eighth more tiles, and can be filled better",
-            lambda columns: tiles.are_well_filled(columns) | (demanded("filling", columns) == 0),
+            lambda columns: tiles.are_well_filled(columns) >= demanded("filling", columns),
         ),
         Constraint(
             "more loads than multiply-adds, which other register tiles avoid",
-            lambda columns: tiles.are_fed(columns) | (demanded("feeding", columns) == 0),
+            lambda columns: tiles.are_fed(columns) >= demanded("feeding", columns),
         ),
     ]
     return Space(knobs, constraints, tiles.nest, merit=lambda columns: -tiles.cycles(columns))
@@ -154,25 +154,18 @@ class _WinogradTiles(RegisterTiles):
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
         return np.asarray(self._blocks(columns) * columns["tile_f"][:, 0])
 
-    def attainable(self, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
-        """Returns, by tile size, the demands that configs can meet together, up to those needed, by priority."""
+    def attainable_by_size(self, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
+        """Returns, by tile size, the demands that configs can meet together."""
         tables = {knob.name: knob.table for knob in knobs}
         f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
-        attainable = {}
+        demands = {"filling": (self.are_well_filled, 1), "feeding": (self.are_fed, 1)}
+        by_size = {}
         for size in tables["tile_size"].tolist():
             columns = {"tile_size": np.full(len(f), size), "tile_f": tables["tile_f"][f], "tile_p": tables["tile_p"][p]}
             columns["data_at"] = np.full(len(f), "root")
-            accumulators, available = self.accumulators(columns), self.chunks(columns)
-            left = self.fit(columns) & self.are_filled(columns) & self.are_cached(columns)
-            limits = {"chunks": min(self.threads, int(available[left].max()))}
-            left &= available >= limits["chunks"]
-            limits["accumulators"] = min(FMA_LATENCY_HIDDEN, int(accumulators[left].max()))
-            left &= accumulators >= limits["accumulators"]
-            for name, good in (("filling", self.are_well_filled(columns)), ("feeding", self.are_fed(columns))):
-                limits[name] = int((left & good).any())
-                left &= good | (limits[name] == 0)
-            attainable[size] = limits
-        return attainable
+            valid = self.fit(columns) & self.are_filled(columns) & self.are_cached(columns)
+            by_size[size] = self.attainable(columns, valid, demands)
+        return by_size
 
     def are_filled(self, columns: Columns) -> NDArray[np.bool_]:
         """Returns whether blocks have room for less than half as many tiles again."""
