@@ -74,21 +74,20 @@ def convolve(
     Args:
         w: the convolution.
         padded: what `pad` returns.
-        packed: (panels, kernel height, kernel width, channels of a group, panel width).
+        packed: (panels, kernel height, kernel width, channels of a group, panel width), without channels if depthwise.
         size: number of rows, columns and filters of the result; any beyond the convolution's own are unused.
         name: of the block.
         first_channel: maps a filter to the first of its channels; by default the first of its group.
     """
     (rows, columns, filters), panel = size, int(packed.shape[-1])
     channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
-    rc = te.reduce_axis((0, channels), "rc")
+    summed = [te.reduce_axis((0, channels), "rc")] if len(packed.shape) == 5 else []
     ry = te.reduce_axis((0, w.kernel[0]), "ry")
     rx = te.reduce_axis((0, w.kernel[1]), "rx")
 
     def channel(f: Any) -> Any:
-        if first_channel is not None:
-            return first_channel(f) + rc
-        return rc if w.groups == 1 else f // filters_of_group * channels + rc
+        own = first_channel(f) if first_channel is not None else f // filters_of_group * channels
+        return sum(summed, own) if w.groups > 1 else summed[0]
 
     def point(n: Any, y: Any, x: Any, f: Any) -> Any:
         row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
@@ -96,8 +95,8 @@ def convolve(
             column = tirx.min(column, w.padded_width - 1)
         if rows > w.out_height:
             row = tirx.min(row, w.padded_height - 1)
-        value = padded[n, row, column, channel(f)] * packed[f // panel, ry, rx, rc, f % panel]
-        return te.sum(value, axis=[rc, ry, rx])
+        value = padded[n, row, column, channel(f)] * packed[(f // panel, ry, rx, *summed, f % panel)]
+        return te.sum(value, axis=[*summed, ry, rx])
 
     return te.compute((w.batch, rows, columns, filters), point, name=name, attrs={ANCHOR: w.operator})
 

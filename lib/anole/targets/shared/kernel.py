@@ -59,13 +59,18 @@ def run_tool(kind: str, command: Sequence[str]) -> None:
 
 def find_linker() -> str:
     """Returns the path of the linker; raises MachineError if there is none."""
-    linker = shutil.which("ld") or shutil.which("cc")
-    if linker is None:
-        raise MachineError(
-            "found neither `ld` nor `cc` on PATH; a linker is needed to build anything: "
-            "install binutils or a C compiler, or put it on PATH"
-        )
-    return linker
+    return find_tool("linker", ("ld", "cc"), "binutils or a C compiler")
+
+
+def find_tool(kind: str, names: Sequence[str], package: str) -> str:
+    """Returns the path of the first tool of a kind that is there; raises MachineError if none is."""
+    for name in names:
+        if (found := shutil.which(name)) is not None:
+            return found
+    missing = " nor ".join(f"`{name}`" for name in names)
+    raise MachineError(
+        f"found neither {missing} on PATH; a {kind} is needed to build anything: install {package}, or put it on PATH"
+    )
 
 
 link.object_format = "o"  # type: ignore[attr-defined]

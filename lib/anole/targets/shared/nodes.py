@@ -27,6 +27,14 @@ def prefetched(load: Any, level: int) -> Any:
     return tirx.call_intrin("void", "tirx.prefetch", tirx.address_of(load), for_reading, locality, data)
 
 
+def chosen(index: Any, values: Sequence[Any]) -> Any:
+    """Returns the value at an index: a chain of conditions, unless a loop over the index is unrolled."""
+    *others, value = values
+    for at, other in reversed(list(enumerate(others))):
+        value = tirx.if_then_else(index == at, other, value)
+    return value
+
+
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
     """Returns a statement or an expression with variables, which may be buffers, replaced."""
     return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))

@@ -19,14 +19,6 @@ UPDATE, RESET, HIDDEN = range(3)
 Gate = Callable[[int], Value]
 
 
-def _leaky(x: Value, own: Activation) -> Value:
-    return tirx.Select(x >= const(0), x, x * const(own.alpha))
-
-
-def _elu(x: Value, own: Activation) -> Value:
-    return tirx.Select(x >= const(0), x, const(own.alpha) * (polynomials.exp(x) - const(1)))
-
-
 def _softplus(x: Value, own: Activation) -> Value:
     """Computes log(1 + exp(x)) so that the exponential is never infinite."""
     inner = const(1) + bound(-tirx.abs(x), polynomials.exp)
@@ -35,9 +27,9 @@ def _softplus(x: Value, own: Activation) -> Value:
 
 ACTIVATIONS: Mapping[str, Callable[[Value, Activation], Value]] = {
     "affine": lambda x, own: x * const(own.alpha) + const(own.beta),
-    "elu": _elu,
+    "elu": lambda x, own: tirx.Select(x >= const(0), x, const(own.alpha) * (polynomials.exp(x) - const(1))),
     "hardsigmoid": lambda x, own: tirx.max(tirx.min(x * const(own.alpha) + const(own.beta), const(1)), const(0)),
-    "leakyrelu": _leaky,
+    "leakyrelu": lambda x, own: tirx.Select(x >= const(0), x, x * const(own.alpha)),
     "relu": lambda x, own: tirx.max(x, const(0)),
     "scaledtanh": lambda x, own: const(own.alpha) * bound(x * const(own.beta), polynomials.tanh),
     "sigmoid": lambda x, own: polynomials.sigmoid(x),

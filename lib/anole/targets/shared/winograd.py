@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tvm import te, tirx
 
 from anole.targets.base import ANCHOR
+from anole.targets.shared.nodes import chosen
 from anole.targets.shared.output_tiles import OutputTiles
 from anole.task import Conv2d
 
@@ -108,10 +109,8 @@ def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
 
 
 def transformed(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
-    """Returns the element of a matrix-vector product at an index, a chain of conditions unless its loop is unrolled."""
-    *rows, last = (weighted_sum(row, values) for row in matrix)
-    pairs = reversed(list(enumerate(rows)))
-    return reduce(lambda rest, row: tirx.if_then_else(index == row[0], row[1], rest), pairs, last)
+    """Returns the element of a matrix-vector product at an index."""
+    return chosen(index, [weighted_sum(row, values) for row in matrix])
 
 
 def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te.Tensor) -> te.Tensor:

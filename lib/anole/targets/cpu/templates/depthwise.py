@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from tvm import te, tirx
 
 from anole.record import Config
-from anole.targets.base import ANCHOR
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.depthwise_space import channel_lanes
 from anole.targets.shared import anchor
@@ -29,18 +28,8 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
-        w, panel, filters = workload, config["tile_f"][2], workload.out_channels // workload.in_channels
-        padded = anchor.pad(w, data)
-        ry = te.reduce_axis((0, w.kernel[0]), "ry")
-        rx = te.reduce_axis((0, w.kernel[1]), "rx")
-
-        def point(n: Any, y: Any, x: Any, f: Any) -> Any:
-            row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
-            channel = f if filters == 1 else f // filters
-            return te.sum(padded[n, row, column, channel] * packed[f // panel, ry, rx, f % panel], axis=[ry, rx])
-
-        shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-        return te.compute(shape, point, name="depthwise", attrs={ANCHOR: w.operator})
+        size = (workload.out_height, workload.out_width, workload.out_channels)
+        return anchor.convolve(workload, anchor.pad(workload, data), packed, size, "depthwise")
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""

@@ -11,7 +11,7 @@ from anole.record import Config
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.grouped_space import Bundle, n_bundles
 from anole.targets.shared import anchor
-from anole.targets.shared.nodes import with_loop, with_values
+from anole.targets.shared.nodes import chosen, with_loop, with_values
 from anole.task import Conv2d
 
 
@@ -84,7 +84,7 @@ def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -
     first = tirx.floordiv(filters, bundle.filters) * bundle.channels
     read = _shuffled if bundle.is_shuffled else _blended
     vectors = [read(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]
-    return _chosen(tirx.floordiv(tirx.floormod(filters, bundle.filters), bundle.lanes), vectors)
+    return chosen(tirx.floordiv(tirx.floormod(filters, bundle.filters), bundle.lanes), vectors)
 
 
 def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
@@ -112,14 +112,7 @@ def _shuffled(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var
             sources, [tirx.IntImm("int32", (group - groups[0]) * channels + channel) for group in groups]
         )
 
-    return _chosen(rc, [step(channel) for channel in range(channels)])
-
-
-def _chosen(index: Any, values: list[Any]) -> Any:
-    chosen = values[-1]
-    for position in reversed(range(len(values) - 1)):
-        chosen = tirx.if_then_else(index == position, values[position], chosen)
-    return chosen
+    return chosen(rc, [step(channel) for channel in range(channels)])
 
 
 def _load(load: tirx.BufferLoad, last: Any) -> tirx.BufferLoad:

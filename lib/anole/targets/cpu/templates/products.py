@@ -67,16 +67,7 @@ class DenseTemplate(_ProductTemplate):
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns (rows, out) of (rows, in) data and packed weights."""
-        w, panel = workload, config["tile_x"][2]
-        rows, features = prod(config["tile_y"]), prod(config["tile_x"])
-        k = te.reduce_axis((0, w.in_features), "k")
-
-        def point(y: Any, x: Any) -> Any:
-            row = y if rows == w.batch else tirx.min(y, w.batch - 1)
-            return te.sum(data[row, k] * packed[x // panel, k, x % panel], axis=k)
-
-        dense = te.compute((rows, features), point, name="dense", attrs={ANCHOR: w.operator})
-        return anchor.crop(dense, w.batch, w.out_features)
+        return _multiply(workload.operator, config, data, packed, (workload.batch, workload.out_features))
 
 
 class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
@@ -84,17 +75,23 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the product of both operands, (batch, rows, columns)."""
-        w, panel = workload, config["tile_x"][2]
-        rows, columns = prod(config["tile_y"]), prod(config["tile_x"])
-        panels = _in_panels(w, panel, columns, packed)
-        k = te.reduce_axis((0, w.inner), "k")
+        w, panels = workload, _in_panels(workload, config["tile_x"][2], prod(config["tile_x"]), packed)
+        return _multiply(w.operator, config, data, panels, (w.batch, w.rows, w.columns))
 
-        def point(b: Any, y: Any, x: Any) -> Any:
-            row = y if rows == w.rows else tirx.min(y, w.rows - 1)
-            return te.sum(data[b, row, k] * panels[b, x // panel, k, x % panel], axis=k)
 
-        product = te.compute((w.batch, rows, columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
-        return anchor.crop(product, w.batch, w.rows, w.columns)
+def _multiply(operator: str, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
+    """Returns the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
+    *batch, own_rows, _ = shape
+    panel, rows, columns = config["tile_x"][2], prod(config["tile_y"]), prod(config["tile_x"])
+    k = te.reduce_axis((0, int(data.shape[-1])), "k")
+
+    def point(y: Any, x: Any, *b: Any) -> Any:
+        row = y if rows == own_rows else tirx.min(y, own_rows - 1)
+        return te.sum(data[(*b, row, k)] * panels[(*b, x // panel, k, x % panel)], axis=k)
+
+    at = (lambda b, y, x: point(y, x, b)) if batch else (lambda y, x: point(y, x))
+    product = te.compute((*batch, rows, columns), at, name=operator, attrs={ANCHOR: operator})
+    return anchor.crop(product, *shape)
 
 
 def _in_panels(w: BatchMatmul, panel: int, columns: int, right: te.Tensor) -> te.Tensor:
