@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -119,7 +120,8 @@ def _of_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, b
         if not is_copy(path):
             own.add(head[0].key)
         stored = read_stored(path)
-        return None if stored is None else State.of(path, *stored)
+        assert stored is not None, "its head was read"
+        return State.of(path, *stored, sha256(stored[1]).hexdigest())
 
     for newest in map(newest_of, states_of(folder, read)):
         assert newest.content is not None, "all that is chosen was read"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from anole.merge.guarded import Guarded
 from anole.store.content import ShardContent
@@ -59,11 +58,6 @@ class Recording(NamedTuple):
     started_at: str
     shard_bytes: int
     shard_sha256: str
-
-    @classmethod
-    def of(cls, content: ShardContent, data: bytes) -> Self:
-        """Returns the state of a shard, given its content and its whole lines."""
-        return cls(content.started_at, len(data), sha256(data).hexdigest())
 
 
 class Before:

@@ -28,9 +28,9 @@ class State(NamedTuple):
     content: ShardContent | None
 
     @classmethod
-    def of(cls, path: Path, content: ShardContent, data: bytes) -> Self:
-        """Returns the state that the whole lines of a file hold."""
-        return cls(content.run.key, Recording.of(content, data), path, data, content)
+    def of(cls, path: Path, content: ShardContent, data: bytes, sha256: str) -> Self:
+        """Returns the state that the whole lines of a file hold, given their hash."""
+        return cls(content.run.key, Recording(content.started_at, len(data), sha256), path, data, content)
 
 
 def states_of(folder: Path, read: Callable[[Path], State | None]) -> Iterator[list[State]]:
@@ -63,6 +63,7 @@ def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes
     """
     known = {state.shard_sha256: (key, state) for key, state in before.recordings.items()} if trusted else {}
 
+    # All local shards are folded before the first copy is read.
     def read(path: Path) -> State | None:
         has_local = is_copy(path) and named_run(path) in changes.shards
         state = None if has_local else _read(path, known)
@@ -95,7 +96,7 @@ def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> State | Non
         return None
     if not is_copy(path) and (content.run.key, content.run.task_key) != (path.stem, path.parent.name):
         raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name; move the file away")
-    return State.of(path, content, data)
+    return State.of(path, content, data, sha256)
 
 
 def _fold(db: Database, state: State, before: Before, changes: Changes) -> None:

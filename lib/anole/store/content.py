@@ -1,4 +1,4 @@
-"""The content of a shard: the records of its lines, read strictly."""
+"""The content of a shard: the records of its lines, read strictly; what is corrupt is a StoreError with its line."""
 
 from __future__ import annotations
 
@@ -137,6 +137,7 @@ class Recorded:
     """What a run has recorded so far, while its shard is read or appended to.
 
     Attributes:
+        chain: the checksum of all lines so far.
         configs: where each config was measured: the number of a line or of a trial, by the config's canonical JSON.
         sealed, sources, space: as in `ShardContent`.
     """
@@ -144,6 +145,7 @@ class Recorded:
     run: Run
     task: Task
     started_at: str
+    chain: Chain
     sealed: bool = True
     trials: list[Trial] = field(default_factory=list)
     configs: dict[str, int] = field(default_factory=dict)
@@ -171,7 +173,7 @@ class Recorded:
                 self.sources = sources
 
     def content(self) -> ShardContent:
-        """Returns all of it."""
+        """Returns it as the content of a shard."""
         lists = tuple(self.trials), tuple(self.configs), tuple(self.confirmations)
         others = self.sources, self.space, self.sealed
         return ShardContent(self.run, self.task, *lists, dict(self.iterations), self.started_at, *others)
@@ -219,8 +221,8 @@ def parse_recorded(path: Path, data: bytes) -> Recorded | None:
     if not lines:
         return None
     head = lines[0].read(Head)
-    sealed = _verify(lines, head)
-    recorded = Recorded(*_run_and_task(lines[0], head), head.started_at, sealed)
+    chain, sealed = _verify(lines, head)
+    recorded = Recorded(*_run_and_task(lines[0], head), head.started_at, chain, sealed)
     trials, flop = recorded.trials, recorded.task.workload.flop
     for line in lines[1:]:
         record = line.read(Trial, Remeasurement, Confirmation, Iteration, SpaceFacts, WarmStart)
@@ -325,8 +327,11 @@ def _lines(path: Path, data: bytes) -> list[_Line]:
     return [_Line(path, number, text, len(texts) - number) for number, text in enumerate(texts, start=1)]
 
 
-def _verify(lines: Sequence[_Line], head: Head) -> bool:
-    """Compares all checksums, and returns whether every line has one; in the first schema those above may have none."""
+def _verify(lines: Sequence[_Line], head: Head) -> tuple[Chain, bool]:
+    """Compares all checksums; returns the last one, and whether every line has one.
+
+    The first lines of a shard of the first schema may have none.
+    """
     chain, required, is_all = Chain.of(head.key), head.schema > 1, True
     for line in lines:
         has_one = checksum_of(line.text) is not None
@@ -336,7 +341,7 @@ def _verify(lines: Sequence[_Line], head: Head) -> bool:
         if problem is not None:
             line.fail(f"{shown(line.plain())} {problem}")
         required, is_all = required or has_one, is_all and has_one
-    return is_all
+    return chain, is_all
 
 
 def _run_and_task(line: _Line, head: Head) -> tuple[Run, Task]:

@@ -102,10 +102,9 @@ class Shard:
     Every method that appends raises a StoreError if the file cannot be written or the record would be corrupt.
     """
 
-    def __init__(self, path: Path, descriptor: int, recorded: Recorded, chain: Chain, end: int) -> None:
-        self.path = path
+    def __init__(self, path: Path, descriptor: int, recorded: Recorded, end: int) -> None:
+        self.path, self._recorded, self._end = path, recorded, end
         self._descriptor: int | None = descriptor
-        self._recorded, self._chain, self._end = recorded, chain, end
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task, *, wait: bool = False) -> Self:
@@ -122,10 +121,10 @@ class Shard:
         path = shard_path(directory, run)
         descriptor = _locked(path, wait)
         with _closed_on_error(descriptor, path):
-            recorded, chain, end = _resume_or_begin(descriptor, path, run, task)
+            recorded, end = _resume_or_begin(descriptor, path, run, task)
             if recorded.run.key != run.key:
                 raise StoreError(f"{path}: holds the run {recorded.run.key}, not the one in its name")
-            return cls(path, descriptor, recorded, chain, end)
+            return cls(path, descriptor, recorded, end)
 
     @property
     def content(self) -> ShardContent:
@@ -232,7 +231,7 @@ class Shard:
         if self._descriptor is None:
             raise StoreError(f"{self.path}: is closed")
         self._refuse_change()
-        line = encode_line(record, self._chain, self.path)
+        line = encode_line(record, self._recorded.chain, self.path)
         try:
             _write_durably(self._descriptor, line, self._end)
         except OSError as error:
@@ -308,27 +307,23 @@ def _is_named(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[Recorded, Chain, int]:
-    """Returns what the file holds, its checksum and its end; a torn last line is cut off, or the head written."""
+def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[Recorded, int]:
+    """Returns what the file holds and its end, after cutting off a torn last line or writing the head."""
     data = _read_all(descriptor)
     whole = whole_lines(data)
     recorded = parse_recorded(path, whole)
-    chain = Chain.of(run.key)
     if recorded is None:
-        recorded = Recorded(run, task, utc_now())
-        whole = encode_line(Head(SCHEMA, recorded.started_at, run.key, run, task.to_json()), chain, path)
+        recorded = Recorded(run, task, utc_now(), Chain.of(run.key))
+        whole = encode_line(Head(SCHEMA, recorded.started_at, run.key, run, task.to_json()), recorded.chain, path)
         os.ftruncate(descriptor, 0)
         _write_durably(descriptor, whole, 0)
         sync(path.parent)
         sync(path.parent.parent)
-        return recorded, chain, len(whole)
-    if whole != data:
+    elif whole != data:
         kept = min(len(data), len(whole))
         os.ftruncate(descriptor, kept)
         _write_durably(descriptor, whole[kept:], kept)
-    for text in whole.split(b"\n")[:-1]:
-        chain.follow(text)
-    return recorded, chain, len(whole)
+    return recorded, len(whole)
 
 
 def _read_all(descriptor: int) -> bytes:
