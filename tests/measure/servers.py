@@ -26,12 +26,7 @@ SHORT = Retries(first_s=0.1, longest_s=0.2, total_s=0.5)
 
 
 class Process:
-    """A Python module that listens on a port.
-
-    Args:
-        folder: for its output, and for what keeps torch, which it does not need, from being imported.
-        module: with its arguments; ``{port}`` stands for the port.
-    """
+    """A Python module that listens on a port."""
 
     def __init__(self, folder: Path, *module: str) -> None:
         self.port = free_port()

@@ -24,15 +24,9 @@ from anole.task import Dense, Task
 from .faulty import BesideFaultyCpu, FaultyCpu
 from .servers import HOST, server
 
-Configs = list[dict[str, Any]]
-
 TASK = Task(Dense(1, 64, 64), describe_cpu(threads=1), 1)
-
-
-@pytest.fixture(scope="module")
-def configs() -> Configs:
-    space = get_target(TASK.target).space(TASK.workload)
-    return [space.config(vector) for vector in space.sample(24, np.random.default_rng(0))]
+SPACE = get_target(TASK.target).space(TASK.workload)
+CONFIGS = [SPACE.config(vector) for vector in SPACE.sample(24, np.random.default_rng(0))]
 
 
 @pytest.fixture
@@ -83,8 +77,8 @@ def _measuring(faults: Path, target: FaultyCpu, known: Config | None, **where: A
         yield Measuring(faults, verified)
 
 
-def failing(configs: Configs, fails: str = "always") -> list[Config]:
-    return [{**config, "fails": fails} for config in configs]
+def failing(configs: list[dict[str, Any]]) -> list[Config]:
+    return [{**config, "fails": "always"} for config in configs]
 
 
 OK, FAILED = Status.OK, Status.BUILD_ERROR
@@ -106,21 +100,21 @@ OK, FAILED = Status.OK, Status.BUILD_ERROR
 )
 @pytest.mark.examples(4)
 def test_failures_are_believed_of_a_machine_that_works(
-    faults: Path, measuring: Measuring, configs: Configs, faulty: str, measured: list[str], built: list[str]
+    faults: Path, measuring: Measuring, faulty: str, measured: list[str], built: list[str]
 ) -> None:
     if faulty:
         (faults / faulty).touch()
     kinds: dict[str, Config] = {"o": {}, "k": {"name": "k"}, "x": {"fails": "always"}}
     for letters, expected in zip(measured, built, strict=True):
-        asked = [{**config, **kinds[letter]} for config, letter in zip(configs, letters, strict=False)]
+        asked = [{**config, **kinds[letter]} for config, letter in zip(CONFIGS, letters, strict=False)]
         assert measuring.measure(asked) == [FAILED if letter == "x" else OK for letter in letters]
         assert measuring.built == expected
 
 
 @everywhere
 @pytest.mark.examples(1)
-def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring, configs: Configs) -> None:
-    assert measuring.measure([{**config, "fails": "always", "name": "x"} for config in configs]) == [FAILED] * 24
+def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring) -> None:
+    assert measuring.measure([{**config, "fails": "always", "name": "x"} for config in CONFIGS]) == [FAILED] * 24
     built = measuring.built
     assert built.count("d") == 2 and built.startswith("x" * 8) and built.endswith("d")
 
@@ -132,81 +126,75 @@ def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring, configs: C
 )
 @pytest.mark.examples(2)
 def test_nothing_is_believed_of_a_machine_on_which_nothing_works(
-    faults: Path, measuring: Measuring, configs: Configs, fault: str, status: str, how: str
+    faults: Path, measuring: Measuring, fault: str, status: str, how: str
 ) -> None:
     (faults / fault).touch()
     message = r"dense 64->64: 3 candidates in a row failed, .*the smallest task \(dense 32->64\) fails now too, with "
     with pytest.raises(MeasureError, match=message + rf"{status} \(.*{how}\), so the machine is at fault"):
-        measuring.measure(list(configs[:3]))
+        measuring.measure(CONFIGS[:3])
     assert measuring.yielded == []
 
 
 @everywhere
-def test_only_what_came_before_the_fault_is_yielded(measuring: Measuring, configs: Configs) -> None:
-    breaking = {**configs[1], "fails": "breaks the machine"}
+def test_only_what_came_before_the_fault_is_yielded(measuring: Measuring) -> None:
+    breaking = {**CONFIGS[1], "fails": "breaks the machine"}
     with pytest.raises(MeasureError, match="a config that worked before fails now too, with build_error"):
-        for chunk in ([configs[0], breaking], list(configs[2:6])):
+        for chunk in ([CONFIGS[0], breaking], list(CONFIGS[2:6])):
             measuring.measure(chunk)
     assert measuring.yielded == []
 
 
-def test_a_known_config_that_fails_now_says_that_the_machine_is_at_fault(
-    faults: Path, target: FaultyCpu, configs: Configs
-) -> None:
+def test_a_known_config_that_fails_now_says_that_the_machine_is_at_fault(faults: Path, target: FaultyCpu) -> None:
     (faults / "nothing is built").touch()
-    for measuring in _measuring(faults, target, configs[0]):
+    for measuring in _measuring(faults, target, CONFIGS[0]):
         with pytest.raises(MeasureError, match="a config that worked before fails now too"):
-            measuring.measure(list(configs[1:3]))
+            measuring.measure(list(CONFIGS[1:3]))
         assert "t" not in measuring.built
 
 
 def test_a_known_config_that_is_broken_now_is_no_fault_of_a_machine_that_builds_the_default(
-    faults: Path, target: FaultyCpu, configs: Configs
+    faults: Path, target: FaultyCpu
 ) -> None:
-    for measuring in _measuring(faults, target, {**configs[0], "fails": "always"}):
-        assert measuring.measure(failing(configs[1:3])) == [FAILED] * 2
+    for measuring in _measuring(faults, target, {**CONFIGS[0], "fails": "always"}):
+        assert measuring.measure(failing(CONFIGS[1:3])) == [FAILED] * 2
         assert measuring.built == "---d"
 
 
-def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring, configs: Configs) -> None:
+def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring) -> None:
     (faults / "disk full").touch()
     with pytest.raises(MachineError, match=r"No space left on device: .*; free some space"):
-        measuring.measure(list(configs[:3]))
+        measuring.measure(CONFIGS[:3])
     assert measuring.yielded == []
 
 
 @everywhere
 @pytest.mark.parametrize(("fails", "status"), [("killed once", OK), ("killed run once", OK), ("killed", FAILED)])
 @pytest.mark.examples(3)
-def test_a_killed_candidate_is_measured_once_more(
-    measuring: Measuring, configs: Configs, fails: str, status: Status
-) -> None:
-    troubled = {**configs[1], "fails": fails, "name": "k"}
-    assert measuring.measure([configs[0], troubled, configs[2]]) == [OK, status, OK]
+def test_a_killed_candidate_is_measured_once_more(measuring: Measuring, fails: str, status: Status) -> None:
+    troubled = {**CONFIGS[1], "fails": fails, "name": "k"}
+    assert measuring.measure([CONFIGS[0], troubled, CONFIGS[2]]) == [OK, status, OK]
     assert measuring.built.count("k") == 2
 
 
 @everywhere
 @pytest.mark.examples(1)
-def test_confirmations_that_all_fail_are_not_believed_either(
-    faults: Path, measuring: Measuring, configs: Configs
-) -> None:
-    assert measuring.measure(list(configs[:2])) == [OK] * 2
+def test_confirmations_that_all_fail_are_not_believed_either(faults: Path, measuring: Measuring) -> None:
+    assert measuring.measure(list(CONFIGS[:2])) == [OK] * 2
     (faults / "nothing runs").touch()
     with pytest.raises(MeasureError, match="a config that worked before fails now too"):
-        measuring.measurer.confirm(configs[:2], 0.01)
+        measuring.measurer.confirm(CONFIGS[:2], 0.01)
 
 
 @pytest.mark.guard
-def test_a_remote_device_is_verified_too(faults: Path, configs: Configs) -> None:
+def test_a_remote_device_is_verified_too(faults: Path) -> None:
     process = server(faults)
     process.start()
     try:
         site = Elsewhere(Remote(HOST, process.port))
         for measuring in _measuring(faults, FaultyCpu({**TASK.target, "faults": str(faults)}), None, site=site):
-            assert measuring.measure(failing(configs[:2])) == [FAILED] * 2
+            assert measuring.measure(failing(CONFIGS[:2])) == [FAILED] * 2
             (faults / "nothing is built").touch()
             with pytest.raises(MeasureError, match="a config that worked before fails now too"):
-                measuring.measure(list(configs[2:4]))
+                measuring.measure(list(CONFIGS[2:4]))
     finally:
         process.kill()

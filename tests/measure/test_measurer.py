@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,9 @@ from anole.task import Conv2d, Task
 
 from .faulty import FaultyCpu
 
-WORKLOAD = Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1))
+TASK = Task(Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)), describe_cpu(), 1)
+SPACE = get_target(TASK.target).space(TASK.workload)
+CONFIGS = [SPACE.config(vector) for vector in SPACE.sample(4, np.random.default_rng(0))]
 
 
 @dataclass(frozen=True)
@@ -35,27 +36,16 @@ class Telling:
 
 
 @pytest.fixture(scope="module")
-def task() -> Task:
-    return Task(WORKLOAD, describe_cpu(), 1)
-
-
-@pytest.fixture(scope="module")
-def configs(task: Task) -> list[dict[str, Any]]:
-    space = get_target(task.target).space(task.workload)
-    return [space.config(vector) for vector in space.sample(4, np.random.default_rng(0))]
-
-
-@pytest.fixture(scope="module")
-def troubled(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurer]:
-    target = FaultyCpu({**task.target, "faults": str(tmp_path_factory.mktemp("faults"))})
-    with Measurer(task, MeasureOptions(Fixed(), 2), target=target) as measurer:
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurer]:
+    target = FaultyCpu({**TASK.target, "faults": str(tmp_path_factory.mktemp("faults"))})
+    with Measurer(TASK, MeasureOptions(Fixed(), 2), target=target) as measurer:
         yield measurer
 
 
-def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
-    with Measurer(task, MeasureOptions(Fixed(number=2, repeats=5))) as measurer:
-        measured = list(measurer.measure(configs))
-        confirmed = measurer.confirm(configs[:2], seconds_each=0.05)
+def test_measures_in_order() -> None:
+    with Measurer(TASK, MeasureOptions(Fixed(number=2, repeats=5))) as measurer:
+        measured = list(measurer.measure(CONFIGS))
+        confirmed = measurer.confirm(CONFIGS[:2], seconds_each=0.05)
     assert [measurement.status for measurement in measured] == [Status.OK] * 4
     for measurement in measured:
         assert measurement.latency_s is not None and 0 < measurement.latency_s < 1e-2
@@ -69,19 +59,19 @@ def test_measures_in_order(task: Task, configs: list[dict[str, Any]]) -> None:
     assert [confirmation.build_s for confirmation in confirmed] == [each.build_s for each in measured[:2]]
 
 
-def test_the_evaluator_knows_the_fastest_so_far(task: Task, configs: list[dict[str, Any]]) -> None:
-    with Measurer(task, MeasureOptions(Telling())) as measurer:
-        measured = list(measurer.measure(configs[:3])) + list(measurer.measure(configs[3:]))
+def test_the_evaluator_knows_the_fastest_so_far() -> None:
+    with Measurer(TASK, MeasureOptions(Telling())) as measurer:
+        measured = list(measurer.measure(CONFIGS[:3])) + list(measurer.measure(CONFIGS[3:]))
     latencies_s = [measurement.latency_s for measurement in measured if measurement.latency_s is not None]
     told_s = [measurement.latency_std_s for measurement in measured]
     assert told_s == [0.0, *(min(latencies_s[:count]) for count in (1, 2, 3))]
 
 
 @pytest.mark.guard
-def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: list[dict[str, Any]]) -> None:
+def test_a_slow_candidate_is_left_after_one_micro_batch() -> None:
     evaluator = AdaptiveEvaluator(micro_batch=2, slow_factor=2.0)
-    with Measurer(task, MeasureOptions(evaluator, 1), best_s=1e-9) as measurer:
-        (measured,) = measurer.measure(configs[:1])
+    with Measurer(TASK, MeasureOptions(evaluator, 1), best_s=1e-9) as measurer:
+        (measured,) = measurer.measure(CONFIGS[:1])
     assert (measured.status, measured.repeats, measured.cv) == (Status.OK, 1, 0.0)
 
 
@@ -97,37 +87,35 @@ def test_a_slow_candidate_is_left_after_one_micro_batch(task: Task, configs: lis
         ("wrong", Status.WRONG_ANSWER, "relative error"),
     ],
 )
-def test_a_failure_costs_one_trial(
-    troubled: Measurer, configs: list[dict[str, Any]], trouble: str, status: Status, error: str
-) -> None:
-    first, second, third, _ = configs
+def test_a_failure_costs_one_trial(troubled: Measurer, trouble: str, status: Status, error: str) -> None:
+    first, second, third, _ = CONFIGS
     measured = list(troubled.measure([first, {**second, "fails": trouble}, third]))
     assert [measurement.status for measurement in measured] == [Status.OK, status, Status.OK]
     assert error in str(measured[1].error)
     assert measured[1].latency_s is None
 
 
-def test_without_a_folder_for_candidates_the_machine_is_at_fault(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_for_candidates_the_machine_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
     with pytest.raises(MachineError, match=r"^no folder for candidates can be made: FileNotFoundError"):
-        Measurer(task, MeasureOptions(Fixed())).__enter__()
+        Measurer(TASK, MeasureOptions(Fixed())).__enter__()
 
 
-def test_what_is_right_is_said_by_the_target(task: Task, configs: list[dict[str, Any]]) -> None:
-    strict = Task(task.workload, {**task.target, "max_relative_error": 1e-9}, 1)
+def test_what_is_right_is_said_by_the_target() -> None:
+    strict = Task(TASK.workload, {**TASK.target, "max_relative_error": 1e-9}, 1)
     with Measurer(strict, MeasureOptions(Fixed(), 1)) as measurer:
-        (measured,) = measurer.measure(configs[:1])
+        (measured,) = measurer.measure(CONFIGS[:1])
     assert measured.status == Status.WRONG_ANSWER
     assert str(measured.error).endswith("at most 1e-09 is allowed")
     assert measured.relative_error is not None and measured.relative_error > 1e-9
 
 
 @pytest.mark.guard
-def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer, configs: list[dict[str, Any]]) -> None:
-    confirmed = troubled.confirm([configs[0], {**configs[1], "fails": "run crash"}], seconds_each=0.05)
+def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer) -> None:
+    confirmed = troubled.confirm([CONFIGS[0], {**CONFIGS[1], "fails": "run crash"}], seconds_each=0.05)
     assert [measurement.status for measurement in confirmed] == [Status.OK, Status.RUN_ERROR]
 
 
-def test_threads_are_those_of_the_target(task: Task) -> None:
-    environment = get_target({**task.target, "threads": 3}).environment()
+def test_threads_are_those_of_the_target() -> None:
+    environment = get_target({**TASK.target, "threads": 3}).environment()
     assert environment["TVM_NUM_THREADS"] == "3"

@@ -36,21 +36,18 @@ from anole.targets.rpc.tracker import Tracker, count_servers
 from anole.task import Dense, Task
 
 from ..host.holding import start_holding
-from .calling import CallingCpu, KeepingCpu
+from .faulty import CallingCpu, KeepingCpu
 from .servers import HOST, LIMITS, QUICK, SHORT, START_S, Process, at, free_port, server, tracker
 
+Configs = list[dict[str, Any]]
+
 TASK = Task(Dense(1, 64, 64), describe_cpu(threads=1), 1)
+SPACE = get_target(TASK.target).space(TASK.workload)
+CONFIGS: Configs = [SPACE.config(vector) for vector in SPACE.sample(8, np.random.default_rng(0))]
 KEY = "zen"
 
-Configs = list[dict[str, Any]]
 Measuring = Callable[..., Measurer]
 Processes = list[Process]
-
-
-@pytest.fixture(scope="module")
-def configs() -> Configs:
-    space = get_target(TASK.target).space(TASK.workload)
-    return [space.config(vector) for vector in space.sample(8, np.random.default_rng(0))]
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +144,9 @@ def measurer(kept: Path) -> Measuring:
     return measurer
 
 
-def measure_until_all_ran(measuring: Measurer, configs: Configs, processes: Processes, before: Sequence[int]) -> int:
+def measure_until_all_ran(measuring: Measurer, processes: Processes, before: Sequence[int]) -> int:
     """Measures until each server has run two candidates, and returns how many were measured."""
-    results = measuring.measure([*configs] * 1000)
+    results = measuring.measure([*CONFIGS] * 1000)
     for n, measurement in enumerate(results, 1):
         assert measurement.status is Status.OK
         if min(grown(processes, before)) >= 2:
@@ -183,10 +180,10 @@ def test_a_server_listens_to_its_own_machine_unless_a_host_is_given(lent: Proces
     assert {address.ip for address in listening if address.port == lent.port} == {HOST}
 
 
-def test_measures_and_confirms_as_on_this_machine(measurer: Measuring, pair: Processes, configs: Configs) -> None:
+def test_measures_and_confirms_as_on_this_machine(measurer: Measuring, pair: Processes) -> None:
     with measurer(at(pair[:1])) as measuring:
-        measured = list(measuring.measure(configs[:4]))
-        confirmed = measuring.confirm(configs[:2], seconds_each=0.05)
+        measured = list(measuring.measure(CONFIGS[:4]))
+        confirmed = measuring.confirm(CONFIGS[:2], seconds_each=0.05)
     assert statuses(measured) == [Status.OK] * 4
     for measurement in measured:
         assert measurement.latency_s is not None and 0 < measurement.latency_s < 1e-2
@@ -197,8 +194,8 @@ def test_measures_and_confirms_as_on_this_machine(measurer: Measuring, pair: Pro
 
 
 @pytest.mark.guard
-def test_a_wrong_answer_and_a_hang_cost_one_trial_each(measurer: Measuring, pair: Processes, configs: Configs) -> None:
-    first, second, third, fourth = configs[:4]
+def test_a_wrong_answer_and_a_hang_cost_one_trial_each(measurer: Measuring, pair: Processes) -> None:
+    first, second, third, fourth = CONFIGS[:4]
     with measurer(at(pair[:1]), Limits(connect_s=START_S, run_s=1.0, lease_s=0.5)) as measuring:
         measured = list(measuring.measure([first, {**second, "calls": "getpid"}, {**third, "calls": "pause"}, fourth]))
     assert statuses(measured) == [Status.OK, Status.WRONG_ANSWER, Status.RUN_TIMEOUT, Status.OK]
@@ -207,11 +204,9 @@ def test_a_wrong_answer_and_a_hang_cost_one_trial_each(measurer: Measuring, pair
 
 
 @pytest.mark.guard
-def test_a_server_that_is_killed_and_started_again_costs_nothing(
-    measurer: Measuring, pair: Processes, configs: Configs
-) -> None:
+def test_a_server_that_is_killed_and_started_again_costs_nothing(measurer: Measuring, pair: Processes) -> None:
     with measurer(at(pair[:1])) as measuring:
-        results = measuring.measure(configs[:4])
+        results = measuring.measure(CONFIGS[:4])
         first = next(results)
         pair[0].kill()
         restart = threading.Timer(0.5, pair[0].start)
@@ -224,7 +219,7 @@ def test_a_server_that_is_killed_and_started_again_costs_nothing(
 
 @pytest.mark.guard
 @pytest.mark.parametrize("is_deaf", [False, True])
-def test_a_server_that_stays_away_or_is_deaf_ends_it(measurer: Measuring, configs: Configs, is_deaf: bool) -> None:
+def test_a_server_that_stays_away_or_is_deaf_ends_it(measurer: Measuring, is_deaf: bool) -> None:
     with socket.create_server((HOST, 0)) as deaf:
         remote = Remote(HOST, deaf.getsockname()[1] if is_deaf else free_port())
         told = "gives no answer: .*" if is_deaf else f"the RPC server {HOST}:{remote.port} cannot be reached: .*"
@@ -232,7 +227,7 @@ def test_a_server_that_stays_away_or_is_deaf_ends_it(measurer: Measuring, config
             measurer(remote, Limits(connect_s=1.0), SHORT) as measuring,
             pytest.raises(MeasureError, match=f"{told}; gave up after 0.5 s"),
         ):
-            list(measuring.measure(configs[:1]))
+            list(measuring.measure(CONFIGS[:1]))
 
 
 @pytest.mark.guard
@@ -242,19 +237,19 @@ def test_a_server_without_a_gpu_is_refused(pair: Processes) -> None:
 
 
 @pytest.mark.guard
-def test_a_server_of_other_threads_is_refused(pair: Processes, configs: Configs) -> None:
+def test_a_server_of_other_threads_is_refused(pair: Processes) -> None:
     task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
     with (
         Measurer(task, MeasureOptions(Fixed()), site=Elsewhere(at(pair[:1]))) as measuring,
         pytest.raises(TargetError, match="with 1 of the target's 3 threads; start it with TVM_NUM_THREADS=3"),
     ):
-        list(measuring.measure(configs[:1]))
+        list(measuring.measure(CONFIGS[:1]))
 
 
 @pytest.mark.guard
-def test_a_crash_costs_one_trial(measurer: Measuring, lent: Process, configs: Configs) -> None:
+def test_a_crash_costs_one_trial(measurer: Measuring, lent: Process) -> None:
     with measurer(at([lent])) as measuring:
-        measured = list(measuring.measure([configs[0], {**configs[1], "calls": "abort"}, configs[2]]))
+        measured = list(measuring.measure([CONFIGS[0], {**CONFIGS[1], "calls": "abort"}, CONFIGS[2]]))
     assert statuses(measured) == [Status.OK, Status.RUN_ERROR, Status.OK]
     assert str(measured[1].error).startswith("its device was lost 3 times while it ran: the connection")
 
@@ -266,7 +261,7 @@ def test_a_server_stays_on_the_processors_that_it_may_use(lent: Process) -> None
     for thread in threads_of(lent):
         os.sched_setaffinity(thread, {own})
     target = CallingCpu(TASK.target)
-    session = open_session(Server(HOST, lent.port), 60.0)
+    session = _open_patiently(lent)
     remote_runner(target.template(TASK.workload), TASK.workload, 1, session)
     assert {frozenset(os.sched_getaffinity(thread)) for thread in threads_of(lent)} == {frozenset({own})}
 
@@ -283,23 +278,21 @@ def _open_patiently(process: Process) -> Any:
 
 
 @pytest.mark.guard
-def test_both_servers_run_candidates_and_results_keep_their_order(
-    measurer: Measuring, pair: Processes, configs: Configs
-) -> None:
+def test_both_servers_run_candidates_and_results_keep_their_order(measurer: Measuring, pair: Processes) -> None:
     before, wrong = loaded(pair), {"calls": "getpid"}
-    mixed = [{**config, **(wrong if at in (1, 4, 5) else {})} for at, config in enumerate(configs)]
+    mixed = [{**config, **(wrong if at in (1, 4, 5) else {})} for at, config in enumerate(CONFIGS)]
     with measurer(at(pair)) as measuring:
         measured = list(measuring.measure(mixed * 4))
-        measure_until_all_ran(measuring, configs, pair, before)
+        measure_until_all_ran(measuring, pair, before)
     expected = [Status.WRONG_ANSWER if "calls" in config else Status.OK for config in mixed]
     assert statuses(measured) == expected * 4
 
 
 @pytest.mark.guard
-def test_a_confirmation_stays_on_one_server(measurer: Measuring, pair: Processes, configs: Configs) -> None:
+def test_a_confirmation_stays_on_one_server(measurer: Measuring, pair: Processes) -> None:
     with measurer(at(pair)) as measuring:
         before = loaded(pair)
-        confirmed = measuring.confirm(configs[:4], seconds_each=0.02)
+        confirmed = measuring.confirm(CONFIGS[:4], seconds_each=0.02)
     assert statuses(confirmed) == [Status.OK] * 4
     assert sorted(grown(pair, before)) == [0, 4]
 
@@ -310,13 +303,12 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
     measurer: Measuring,
     central: Process,
     tracked: Processes,
-    configs: Configs,
     hanging: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     limits = Limits(connect_s=START_S, run_s=1.0, lease_s=0.5)
     rivals: Configs = [
-        {**config, "calls": "pause"} if at == hanging else config for at, config in enumerate(configs[:3])
+        {**config, "calls": "pause"} if at == hanging else config for at, config in enumerate(CONFIGS[:3])
     ]
     with measurer(of(central), limits) as measuring:
         confirmed = measuring.confirm(rivals, seconds_each=0.02)
@@ -325,27 +317,27 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
 
 
 @pytest.mark.guard
-def test_a_limit_holds(measurer: Measuring, central: Process, tracked: Processes, configs: Configs) -> None:
+def test_a_limit_holds(measurer: Measuring, central: Process, tracked: Processes) -> None:
     assert len(places_of_lanes(of(central), 8)) == 2
     assert places_of_lanes(of(central, 1), 8) == [[of(central, 1)]]
     before = loaded(tracked)
     with measurer(of(central, 1)) as measuring:
-        assert statuses(list(measuring.measure(configs[:6]))) == [Status.OK] * 6
+        assert statuses(list(measuring.measure(CONFIGS[:6]))) == [Status.OK] * 6
     assert sorted(grown(tracked, before)) == [0, 6]
 
 
 @pytest.mark.guard
 def test_a_server_that_joins_is_used_from_the_next_batch_on(
-    measurer: Measuring, central: Process, tracked: Processes, configs: Configs
+    measurer: Measuring, central: Process, tracked: Processes
 ) -> None:
     tracked[1].kill()
     await_servers(central, 1)
     with measurer(of(central)) as measuring:
-        assert statuses(list(measuring.measure(configs[:4]))) == [Status.OK] * 4
+        assert statuses(list(measuring.measure(CONFIGS[:4]))) == [Status.OK] * 4
         before = loaded(tracked)
         tracked[1].launch()
         await_servers(central, 2)
-        measure_until_all_ran(measuring, configs, tracked, before)
+        measure_until_all_ran(measuring, tracked, before)
 
 
 @pytest.mark.guard
@@ -355,11 +347,10 @@ def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
     is_tracked: bool,
     central: Process,
     request: pytest.FixtureRequest,
-    configs: Configs,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     started: Processes = request.getfixturevalue("tracked" if is_tracked else "pair")
-    row = [*configs, {**configs[0], "calls": "getpid"}]
+    row = [*CONFIGS, {**CONFIGS[0], "calls": "getpid"}]
     with measurer(of(central) if is_tracked else at(started)) as measuring:
         before, measured = loaded(started), list[Measurement]()
         results = measuring.measure(row * 1000)
@@ -373,7 +364,7 @@ def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
     launch(started)
     if not is_tracked:
         started[1].await_listening()
-    assert statuses(measured) == ([Status.OK] * len(configs) + [Status.WRONG_ANSWER]) * (len(measured) // len(row))
+    assert statuses(measured) == ([Status.OK] * len(CONFIGS) + [Status.WRONG_ANSWER]) * (len(measured) // len(row))
     (told,) = warnings(caplog)
     assert f"the RPC server {HOST}:{started[1].port}" in told
     assert "another server runs its candidate" in told or "the other servers go on without it" in told
@@ -381,10 +372,10 @@ def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
 
 @pytest.mark.guard
 def test_when_all_servers_are_gone_it_ends_as_with_one(
-    measurer: Measuring, central: Process, tracked: Processes, configs: Configs
+    measurer: Measuring, central: Process, tracked: Processes
 ) -> None:
     with measurer(of(central), retries=SHORT) as measuring:
-        results = measuring.measure(configs * 1000)
+        results = measuring.measure(CONFIGS * 1000)
         next(results)
         kill(tracked)
         with pytest.raises(MeasureError, match=r"has no server of the key 'zen'; it has .*; gave up after 0.5 s"):
@@ -393,14 +384,14 @@ def test_when_all_servers_are_gone_it_ends_as_with_one(
 
 @pytest.mark.guard
 def test_an_address_where_nobody_is_costs_no_candidate(
-    measurer: Measuring, pair: Processes, configs: Configs, caplog: pytest.LogCaptureFixture
+    measurer: Measuring, pair: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     absent = free_port()
     remote = Remote(HOST, absent, others=((HOST, pair[0].port),))
     with measurer(remote) as measuring:
-        assert statuses(list(measuring.measure(configs))) == [Status.OK] * len(configs)
-        assert statuses(measuring.confirm(configs[:2], seconds_each=0.02)) == [Status.OK] * 2
-        assert statuses(list(measuring.measure(configs))) == [Status.OK] * len(configs)
+        assert statuses(list(measuring.measure(CONFIGS))) == [Status.OK] * len(CONFIGS)
+        assert statuses(measuring.confirm(CONFIGS[:2], seconds_each=0.02)) == [Status.OK] * 2
+        assert statuses(list(measuring.measure(CONFIGS))) == [Status.OK] * len(CONFIGS)
     told = warnings(caplog)
     assert told and all(f"the RPC server {HOST}:{absent} cannot be reached" in text for text in told)
     assert sum("go on without it" in text for text in told) <= 1
@@ -408,14 +399,14 @@ def test_an_address_where_nobody_is_costs_no_candidate(
 
 @pytest.mark.guard
 def test_one_run_that_has_all_servers_gives_one_to_another_run(
-    measurer: Measuring, central: Process, tracked: Processes, configs: Configs
+    measurer: Measuring, central: Process, tracked: Processes
 ) -> None:
     limits, events = Limits(connect_s=START_S, lease_s=0.3), list[str]()
     is_other_done = threading.Event()
 
     def greedy() -> None:
         with measurer(of(central), limits) as measuring:
-            for n, _ in enumerate(measuring.measure(configs * 1000)):
+            for n, _ in enumerate(measuring.measure(CONFIGS * 1000)):
                 if n == 4:
                     events.append("has both")
                 if is_other_done.is_set():
@@ -428,7 +419,7 @@ def test_one_run_that_has_all_servers_gives_one_to_another_run(
     while not events:
         time.sleep(0.01)
     with measurer(of(central), limits) as measuring:
-        assert statuses(list(measuring.measure(configs[:2]))) == [Status.OK] * 2
+        assert statuses(list(measuring.measure(CONFIGS[:2]))) == [Status.OK] * 2
     is_other_done.set()
     thread.join()
     assert events == ["has both"]
@@ -436,7 +427,7 @@ def test_one_run_that_has_all_servers_gives_one_to_another_run(
 
 @pytest.mark.guard
 def test_servers_that_are_in_use_are_waited_for(
-    measurer: Measuring, central: Process, tracked: Processes, configs: Configs, caplog: pytest.LogCaptureFixture
+    measurer: Measuring, central: Process, tracked: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = [_session(of(central)) for _ in tracked]
 
@@ -449,7 +440,7 @@ def test_servers_that_are_in_use_are_waited_for(
     leaving = threading.Thread(target=leave_when_told)
     leaving.start()
     with caplog.at_level("INFO"), measurer(of(central), Limits(connect_s=2 * START_S), SHORT) as measuring:
-        assert statuses(list(measuring.measure(configs[:1]))) == [Status.OK]
+        assert statuses(list(measuring.measure(CONFIGS[:1]))) == [Status.OK]
     leaving.join()
     assert re.search(f"all servers of the key '{KEY}' at the tracker .* are in use; waiting", caplog.text)
 
@@ -475,12 +466,12 @@ class Hearing(Likeness):
 
 
 @pytest.mark.guard
-def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processes, configs: Configs) -> None:
+def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processes) -> None:
     site = Elsewhere(at(pair))
     hearing = site.likeness = Hearing()
     with measurer(site) as measuring:
         while not hearing.heard:
-            assert statuses(list(measuring.measure(configs))) == [Status.OK] * len(configs)
+            assert statuses(list(measuring.measure(CONFIGS))) == [Status.OK] * len(CONFIGS)
     (latencies_s,) = hearing.heard
     assert set(latencies_s) == {f"the RPC server {HOST}:{process.port}" for process in pair}
     assert all(0 < latency_s < 1e-2 for latency_s in latencies_s.values())
@@ -504,13 +495,11 @@ def test_a_lane_gives_its_session_back_and_opens_another_one_when_its_lease_is_o
 
 
 @pytest.mark.guard
-def test_no_candidate_begins_that_its_session_has_no_time_for(
-    measurer: Measuring, pair: Processes, configs: Configs
-) -> None:
+def test_no_candidate_begins_that_its_session_has_no_time_for(measurer: Measuring, pair: Processes) -> None:
     limits = Limits(connect_s=START_S, run_s=2.0, lease_s=0.3)
     began_s, n = time.monotonic(), 0
     with measurer(at(pair[:1]), limits) as measuring:
-        for measurement in measuring.measure(configs * 1000):
+        for measurement in measuring.measure(CONFIGS * 1000):
             assert measurement.status is Status.OK, measurement.error
             n += 1
             if n >= 8 and time.monotonic() > began_s + 2 * limits.session_s:
