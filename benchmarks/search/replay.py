@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.common.arguments import chosen, described
 from benchmarks.common.rows import print_rows
 from benchmarks.search.variants import VARIANTS, sized_as, tuner_of
-from tests.kit.quality import Curve, batch_sizes, incumbents, log_gap, shares
+from tests.kit.quality import batch_sizes, incumbents, log_gap, shares, trials_until
 from tests.kit.tables import Replay, Table, read_table, replay
 
 TABLES = Path(__file__).parents[1] / "tables"
@@ -70,16 +70,15 @@ def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> 
 def figures(table: Table, run: Replay) -> list[str]:
     """Returns the columns of a run's results, from the gaps on."""
     latencies_s = np.array([trial.measurement.latency_s or np.nan for trial in run.trials])
-    elapsed_s = np.array([trial.elapsed_s for trial in run.trials])
     best = incumbents(latencies_s)
-    curve = Curve(elapsed_s, np.where(best < 0, np.nan, table.best_s / latencies_s[best]))
+    qualities = np.where(best < 0, np.nan, table.best_s / latencies_s[best])
     gaps = [log_gap(latencies_s[:trials], table.best_s, n) for n in (1, 16) for trials in CHECKPOINTS]
-    reached = [curve.reached(quality) for quality in QUALITIES]
+    reached = [trials_until(qualities, quality) for quality in QUALITIES]
     logs = list(run.iterations.values())
     steps = [log["steps"] for log in logs if "steps" in log]
     return [
         *(f"{gap:.4f}" for gap in gaps),
-        *("" if found is None else str(found[0]) for found in reached),
+        *("" if trials is None else str(trials) for trials in reached),
         str(len(logs)),
         shares(batch_sizes(run.trials)),
         f"{statistics.median(log['search_s'] for log in logs):.4f}",

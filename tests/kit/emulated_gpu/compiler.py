@@ -2,7 +2,7 @@
 
     python tests/kit/emulated_gpu/compiler.py kernels.cu kernels.so /usr/local/cuda/include
 
-It is a program of its own, since `anole.targets.cuda.device.runtime` starts it in place of NVRTC, from any folder.
+It is a program of its own, since `anole.targets.cuda.device.builder` starts it in place of NVRTC, from any folder.
 """
 
 from __future__ import annotations

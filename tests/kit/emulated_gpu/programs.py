@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from anole.record import Config
-from anole.targets.cuda.device.builder import compile_kernel, cuda_target
-from anole.targets.cuda.device.runtime import prepare_to_compile
-from anole.targets.cuda.device.toolchain import compiler_environment
+from anole.targets.cuda.device.builder import compile_kernel, cuda_target, prepare_to_compile
+from anole.targets.cuda.device.machine import compiler_environment
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.shared.kernel import define
 from anole.targets.shared.reference import Example

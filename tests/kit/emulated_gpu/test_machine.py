@@ -14,8 +14,8 @@ from tests.kit.emulated_gpu import machine
 PROGRAM = """
 import torch
 import tvm
-from anole.targets.cuda.device.gpus import present_gpus
-from anole.targets.cuda.device.runtime import prepare_to_compile
+from anole.targets.cuda.device.machine import present_gpus
+from anole.targets.cuda.device.builder import prepare_to_compile
 from anole.targets.cuda.settings import describe_cuda
 prepare_to_compile()
 device = tvm.cuda(0)

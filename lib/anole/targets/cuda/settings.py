@@ -10,8 +10,7 @@ from anole.errors import TargetError
 from anole.node import Node
 from anole.targets.base import Place
 from anole.targets.cuda.device.architecture import ARCHITECTURES, BlockLimits
-from anole.targets.cuda.device.gpus import present_gpus
-from anole.targets.cuda.device.toolchain import compilers
+from anole.targets.cuda.device.machine import compilers, present_gpus
 from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from anole.errors import TargetError
+from anole.errors import ConfigError, TargetError
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
 from anole.targets.cuda.device.architecture import BlockLimits
-from anole.targets.cuda.device.gpus import Gpu, present_gpus
+from anole.targets.cuda.device.machine import Gpu, check_architecture, compiler_environment, present_gpus
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
-from anole.targets.cuda.device.toolchain import check_architecture, compiler_environment
 from anole.targets.cuda.templates import algorithms
 from anole.targets.kind import is_open
 from anole.task import Workload
@@ -54,16 +53,22 @@ class CudaTarget:
 
     def absence(self) -> str | None:
         """Returns why candidates cannot run here: there is no GPU, or none of this architecture and model."""
+        found = self._look()
+        return found if isinstance(found, str) else None
+
+    def _look(self) -> list[Gpu] | str:
+        """Returns the GPUs of this machine that match the description, or why there are none."""
         present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")
         if not present:
             return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
-        alike = next((gpu for gpu in present if gpu.architecture == wanted), None)
-        if alike is None:
+        alike = [gpu for gpu in present if gpu.architecture == wanted]
+        if not alike:
             found = present[0].architecture
             return f"cuda {wanted}: this machine's GPU is {found}; give `arch: {found}` to run on it"
-        if not self._gpus():
-            return f"cuda {wanted}: this machine's GPU is a {alike.name}, not a {model}; give its `model` to run on it"
-        return None
+        name = alike[0].name
+        return [gpu for gpu in alike if model in (None, gpu.name)] or (
+            f"cuda {wanted}: this machine's GPU is a {name}, not a {model}; give its `model` to run on it"
+        )
 
     def template_version(self, workload: Workload) -> int:
         """Returns the version of the templates of a workload's operator.
@@ -72,7 +77,7 @@ class CudaTarget:
             TargetError: there is no template for the operator.
         """
         version = version_of(workload, self.template_versions, "cuda")
-        return version + (algorithms.OPEN_VERSION if self._opened(workload) else 0)
+        return version + (algorithms.OPEN_VERSION if self._is_open(workload) else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the GPU runs everything."""
@@ -80,23 +85,22 @@ class CudaTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        if (opened := self._opened(workload)) is not None:
-            return opened.space
-        return algorithms.space_of(self.limits, self.gpu, workload)
+        make = algorithms.open_space if self._is_open(workload) else algorithms.space_of
+        return make(self.limits, self.gpu, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
-        if (opened := self._opened(workload)) is not None:
-            return opened.constrained.best_drawn
+        if self._is_open(workload):
+            return algorithms.direct_space(self.limits, self.gpu, workload).best_drawn
         return algorithms.default_config(self.limits, self.gpu, workload)
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
         return algorithms.template_of(workload, direct=self.open)
 
-    def _opened(self, workload: Workload) -> algorithms.Opened | None:
-        """Returns the open space of a workload, if that is what its configs are drawn from."""
-        return algorithms.opened(self.limits, self.gpu, workload) if self.open else None
+    def _is_open(self, workload: Workload) -> bool:
+        """Returns whether the configs of a workload are drawn from an open space."""
+        return self.open and algorithms.is_openable(workload)
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""
@@ -110,8 +114,7 @@ class CudaTarget:
 
     def compiler_target(self) -> tvm.target.Target:
         """Returns TVM's target; from here on, this process compiles for it to binaries."""
-        from anole.targets.cuda.device.builder import cuda_target
-        from anole.targets.cuda.device.runtime import prepare_to_compile
+        from anole.targets.cuda.device.builder import cuda_target, prepare_to_compile
 
         check_architecture(self.description["arch"])
         prepare_to_compile()
@@ -131,30 +134,32 @@ class CudaTarget:
         return {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **compiler_environment()}
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        """Builds one candidate with the canonical epilogue into a shared library; needs no GPU."""
+        """Builds one candidate with the canonical epilogue into a shared library; needs no GPU.
+
+        Raises:
+            ConfigError: a block of threads has not what a config of an open space takes, as AutoTVM's builder found
+                before it compiled; the message is the limit.
+        """
         from anole.targets.cuda.device.builder import build
 
-        if (opened := self._opened(workload)) is not None:
-            opened.check(config)
+        if self._is_open(workload):
+            constrained = algorithms.direct_space(self.limits, self.gpu, workload)
+            if (reason := constrained.refusal(config)) is not None:
+                raise ConfigError(reason)
         build(self.template(workload), workload, config, self.description, artifact)
 
     def units(self) -> Sequence[Unit]:
         """Returns the GPUs of this machine that have the architecture."""
-        if (absence := self.absence()) is not None:
-            raise TargetError(absence)
-        return [Unit(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in self._gpus()]
-
-    def _gpus(self) -> list[Gpu]:
-        """The GPUs of this machine that match the description."""
-        arch, model = self.description["arch"], self.description.get("model")
-        return [gpu for gpu in present_gpus() if gpu.architecture == arch and model in (None, gpu.name)]
+        if isinstance(found := self._look(), str):
+            raise TargetError(found)
+        return [Unit(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in found]
 
     def runner(self, workload: Workload) -> Runner:
         """Returns a runner of the workload's candidates in this process, on the first visible GPU."""
         self.units()
         from tvm import rpc
 
-        from anole.targets.cuda.device.runtime import prepare_to_compile
+        from anole.targets.cuda.device.builder import prepare_to_compile
 
         prepare_to_compile()
         return self.remote_runner(workload, rpc.LocalSession())

@@ -10,9 +10,9 @@ import pytest
 from anole.declared.reading import parse_spec
 from anole.errors import SpecError, TargetError
 from anole.project.hardware import describe_target
-from anole.targets.cuda.device import toolchain
+from anole.targets.cuda.device import machine as cuda_machine
 from anole.targets.cuda.device.architecture import ARCHITECTURES, BlockLimits
-from anole.targets.cuda.device.gpus import present_gpus
+from anole.targets.cuda.device.machine import present_gpus
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.task import Dense
@@ -119,36 +119,32 @@ def test_gpus_that_are_hidden_are_not_there(
 
 def test_the_doctor_names_the_compilers(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(machine, "nvcc", "echo 'Cuda compilation tools, release 13.0, V13.0.88'")
-    monkeypatch.setattr(toolchain, "nvrtc_version", lambda: None)
-    assert toolchain.compilers() == "nvcc 13.0.88"
-    monkeypatch.setattr(toolchain, "nvrtc_version", lambda: "13.2 (cuda-bindings 13.5.0)")
-    assert toolchain.compilers() == "NVRTC 13.2 (cuda-bindings 13.5.0), nvcc 13.0.88"
-
-
-def test_the_doctor_says_that_there_are_no_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchain, "find_nvcc", lambda: None)
-    monkeypatch.setattr(toolchain, "nvrtc_version", lambda: None)
-    assert toolchain.compilers().startswith("MISSING: neither NVRTC (cuda-bindings) nor nvcc")
+    monkeypatch.setattr(cuda_machine, "nvrtc_version", lambda: "13.2 (cuda-bindings 13.5.0)")
+    assert cuda_machine.compilers() == "NVRTC 13.2 (cuda-bindings 13.5.0), nvcc 13.0.88"
+    monkeypatch.setattr(cuda_machine, "nvrtc_version", lambda: None)
+    assert cuda_machine.compilers() == "nvcc 13.0.88"
+    monkeypatch.setattr(cuda_machine, "find_nvcc", lambda: None)
+    assert cuda_machine.compilers().startswith("MISSING: neither NVRTC (cuda-bindings) nor nvcc")
 
 
 def test_an_architecture_that_the_compiler_has_given_up_is_said_before_anything_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(toolchain, "compiled_architectures", lambda: ("sm_75", "sm_90"))
-    for name in ("TVM_CUDA_COMPILE_MODE", toolchain.OWN_COMPILER):
+    monkeypatch.setattr(cuda_machine, "compiled_architectures", lambda: ("sm_75", "sm_90"))
+    for name in ("TVM_CUDA_COMPILE_MODE", cuda_machine.OWN_COMPILER):
         monkeypatch.delenv(name, raising=False)
     target = CudaTarget(describe_cuda("sm_70"))
     for ask in (target.compiler_target, lambda: target.build(DENSE, target.default_config(DENSE), tmp_path / "x.so")):
         with pytest.raises(TargetError, match=r"cuda sm_70: NVRTC .* compiles for sm_75, sm_90 only"):
             ask()
-    for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (toolchain.OWN_COMPILER, "/usr/bin/own")):
+    for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (cuda_machine.OWN_COMPILER, "/usr/bin/own")):
         with monkeypatch.context() as other:
             other.setenv(name, value)
-            toolchain.check_architecture("sm_70")
+            cuda_machine.check_architecture("sm_70")
 
 
 def test_the_compiler_says_what_it_compiles_for() -> None:
-    assert "sm_90" in toolchain.compiled_architectures()
+    assert "sm_90" in cuda_machine.compiled_architectures()
 
 
 def test_gpus_of_one_architecture_are_told_apart_by_their_model(machine: Path) -> None:

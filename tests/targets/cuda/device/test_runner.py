@@ -12,10 +12,9 @@ from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
-from anole.targets.cuda.device.builder import source
-from anole.targets.cuda.device.gpus import present_gpus
+from anole.targets.cuda.device.builder import prepare_to_compile, source
+from anole.targets.cuda.device.machine import present_gpus
 from anole.targets.cuda.device.peak import flop, peak_kernel
-from anole.targets.cuda.device.runtime import prepare_to_compile
 from anole.targets.cuda.settings import describe_cuda
 from anole.targets.cuda.target import CudaTarget
 from anole.task import Conv2d, Task

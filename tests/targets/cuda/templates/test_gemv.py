@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import tvm
 import tvm_ffi
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tvm import ir, tirx
 
 from anole.record import Config
@@ -17,7 +15,6 @@ from anole.task import Dense
 from tests.kit.emulated_gpu.programs import candidate_error
 from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
-from ....examples import examples
 from .candidates import TARGET, scheduled
 
 REASON = "the last warp adds up partial sums without waiting for its lanes"
@@ -61,13 +58,6 @@ def test_what_is_rejected_is_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> 
     with pytest.raises(EmulationError, match="race: a read and a write"):
         emulated_gpu.call(candidate_error, TARGET.description, *config_of(1, along_k))
     assert emulated_gpu.call(candidate_error, TARGET.description, *config_of(2, along_k)) < 1e-6
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(st.integers(1, 31), st.integers(1, 200), st.integers(1, 80))
-def test_every_layer_has_a_config_and_a_default(rows: int, inputs: int, outputs: int) -> None:
-    workload = Dense(rows, inputs, outputs)
-    assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None
 
 
 def test_a_layer_that_no_block_of_whole_warps_divides_has_a_config() -> None:

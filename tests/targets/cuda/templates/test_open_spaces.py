@@ -65,8 +65,7 @@ def test_any_open_config_that_may_run_is_right(workload: Workload, seed: int, em
 
 def runnable(workload: Workload, seed: int = 0) -> Iterator[Config]:
     """Drawn configs of which a block has what they take."""
-    space, opened = OPEN.space(workload), algorithms.opened(LIMITS, TARGET.gpu, workload)
-    constrained = space if opened is None else opened.constrained
+    space, constrained = OPEN.space(workload), algorithms.direct_space(LIMITS, TARGET.gpu, workload)
     drawn = (space.config(vector) for vector in space.sample(200, np.random.default_rng(seed)))
     return (config for config in drawn if constrained.refusal(config) is None)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from anole.space import ALGORITHM, Space
 from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.target import CudaTarget
 from anole.targets.cuda.templates.conv2d_space import conv2d_space
-from anole.targets.cuda.templates.winograd_space import can_winograd, output_tiles, winograd_space
+from anole.targets.cuda.templates.winograd_space import output_tiles, winograd_space
 from anole.task import Conv2d, Dense, Workload
 
 from ....examples import examples
@@ -66,27 +67,6 @@ def test_knobs_have_the_papers_names_and_agents() -> None:
     assert space.names_of("spatial") == ["tile_f", "tile_y", "tile_x"]
     assert space.names_of("reduction") == ["tile_rc", "tile_ry", "tile_rx"]
     assert space.names_of("") == ["auto_unroll_max_step", "unroll_explicit"]
-
-
-def test_a_convolution_of_three_by_three_is_tuned_with_all_of_its_algorithms() -> None:
-    workload = Conv2d(1, 28, 28, 128, 128, (3, 3), padding=PADDED)
-    space = TARGET.space(workload)
-    parts = [make(LIMITS, TARGET.gpu, workload) for make in (conv2d_space, winograd_space)]
-    assert len(space) == sum(map(len, parts))
-    assert set(space.columns(space.sample(64, np.random.default_rng(0)))[ALGORITHM]) == {"direct", "winograd"}
-
-
-def test_the_promising_configs_are_of_all_algorithms() -> None:
-    space = TARGET.space(Conv2d(1, 28, 28, 128, 128, (3, 3), padding=PADDED))
-    vectors = space.promising(16, np.random.default_rng(0))
-    assert len(vectors) == 16 and space.valid(vectors).all()
-    assert set(space.columns(vectors[:3])[ALGORITHM]) == {"direct", "winograd"}
-
-
-def test_a_single_channel_of_three_by_three_is_depthwise() -> None:
-    workload = Conv2d(1, 28, 28, 1, 1, (3, 3), padding=PADDED)
-    assert ALGORITHM not in TARGET.default_config(workload)
-    assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None
 
 
 @EXAMPLES
@@ -192,34 +172,23 @@ def test_a_workload_that_fits_no_device_is_said() -> None:
         target_of(replace(SMALL, grid_x=1, threads_per_block=1)).default_config(Conv2d(3, 4, 4, 4, 4, (1, 1)))
 
 
-def test_an_exact_convolution_is_never_transformed() -> None:
-    workload = Conv2d(1, 28, 28, 128, 128, (3, 3), padding=PADDED, exact=True)
-    assert TARGET.space(workload).algorithms == ("",)
-    assert TARGET.space(workload).rejection(TARGET.default_config(workload)) is None
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("change", "has_choice"),
     [
-        {"kernel": (1, 1)},
-        {"kernel": (5, 5)},
-        {"strides": (1, 2)},
-        {"dilation": (2, 2)},
-        {"groups": 2},
+        ({}, True),
+        ({"padding": (0, 1, 2, 3), "batch": 3}, True),
+        ({"kernel": (1, 1)}, False),
+        ({"kernel": (5, 5)}, False),
+        ({"strides": (1, 2)}, False),
+        ({"dilation": (2, 2)}, False),
+        ({"groups": 2}, False),
+        ({"in_channels": 1, "out_channels": 1}, False),
+        ({"exact": True}, False),
     ],
     ids=str,
 )
-def test_only_dense_neighbourhoods_are_for_winograd(change: dict[str, object]) -> None:
-    assert can_winograd(WINOGRAD)
-    assert not can_winograd(replace(WINOGRAD, **change))
-
-
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("size", [2, 4])
-def test_every_tile_has_a_number_and_a_place(batch: int, size: int) -> None:
-    workload = Conv2d(batch, 13, 6, 8, 8, (3, 3), padding=PADDED)
-    tiles = output_tiles(workload, {"tile_size": size, "tile_p": [2, 4, 1]})
-    assert [tiles.number(*tiles.first(number)) for number in range(tiles.count)] == list(range(tiles.count))
-    assert tiles.first(tiles.count - 1) == (batch - 1, (tiles.rows - 1) * size, (tiles.columns - 1) * size)
-    assert (tiles.rows - 1) * size < 13 <= tiles.rows * size
-    assert tiles.padded_count % 8 == 0 and 0 <= tiles.padded_count - tiles.count < 8
+def test_only_dense_neighbourhoods_are_tuned_with_winograd_too(change: dict[str, Any], has_choice: bool) -> None:
+    workload = replace(WINOGRAD, **change)
+    space, default = TARGET.space(workload), TARGET.default_config(workload)
+    assert space.algorithms == (("direct", "winograd") if has_choice else ("",))
+    assert (ALGORITHM in default) is has_choice and space.rejection(default) is None

@@ -8,7 +8,7 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
-from anole.targets.cuda.device.runtime import source_only
+from anole.targets.cuda.device.builder import source_only
 from anole.targets.shared.nodes import blocks_of
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,6 @@ Open spaces are those of AutoTVM's users: the papers' knobs of one algorithm, wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeGuard
 
@@ -45,52 +44,33 @@ def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Con
     return {ALGORITHM: chosen, **algorithms[chosen].best_drawn}
 
 
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """An open space, and the constrained one that knows what cannot run; both have the same knobs.
-
-    Attributes:
-        constrained: the space whose config of most merit is the default.
-        space: the same knobs without constraints.
-    """
-
-    constrained: Space
-    space: Space
-
-    def check(self, config: Config) -> None:
-        """Checks that a block of threads has what a config takes, as AutoTVM's builder did before it compiled.
-
-        Raises:
-            ConfigError: it has not; the message is the limit.
-        """
-        if (reason := self.constrained.refusal(config)) is not None:
-            raise ConfigError(reason)
+def is_openable(w: Workload) -> bool:
+    """Returns whether a workload has an open space, as all have except dense layers of few rows."""
+    return not has_few_rows(w)
 
 
 @cache
-def opened(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Opened | None:
-    """Returns the open space of a workload, or None if it has none, as dense layers of few rows."""
-    if has_few_rows(w):
-        return None
-    space = _direct_space(limits, gpu, w)
-    return Opened(space, space.opened())
+def open_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
+    """Returns the knobs of `direct_space` without its constraints."""
+    return direct_space(limits, gpu, w).opened()
+
+
+def direct_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
+    """Returns the space of one algorithm: of a convolution, the direct one."""
+    if isinstance(w, Conv2d):
+        return conv2d_space(limits, gpu, w)
+    return gemv_space(limits, gpu, w) if has_few_rows(w) else product_space(limits, gpu, w)
 
 
 def _algorithms(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> dict[str, Space]:
     """Returns the space of each algorithm of a workload."""
-    direct = {DIRECT: _direct_space(limits, gpu, w)}
+    direct = {DIRECT: direct_space(limits, gpu, w)}
     return {**direct, WINOGRAD: winograd_space(limits, gpu, w)} if _has_choice(w) else direct
 
 
 def _has_choice(w: Workload) -> TypeGuard[Conv2d]:
     """Returns whether a workload is a convolution that may be direct or Winograd's."""
     return isinstance(w, Conv2d) and can_winograd(w) and not is_depthwise(w) and not w.exact
-
-
-def _direct_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    if isinstance(w, Conv2d):
-        return conv2d_space(limits, gpu, w)
-    return gemv_space(limits, gpu, w) if has_few_rows(w) else product_space(limits, gpu, w)
 
 
 def _best_speed(space: Space) -> float:

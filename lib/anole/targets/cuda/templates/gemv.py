@@ -64,9 +64,7 @@ class GemvTemplate:
         for read in (0, 1):
             copy = sch.cache_read(partial, read, "local")
             sch.compute_at(copy, k_outer, preserve_unit_loops=True)
-            lanes = nest.vector_width(config["tile_k"][2])
-            if lanes > 1:
-                sch.vectorize(sch.split(sch.get_loops(copy)[-1], [None, lanes])[1])
+            nest.vectorize(sch, copy)
         nest.bind(sch, {"threadIdx.x": k_thread})
         # Unroll only in here: TVM cannot lower an unrolled cross-thread reduction.
         nest.unroll(sch, k_outer, config)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import gcd
 from typing import Any
 
 from tvm import s_tir
 
 from anole.record import Config
+from anole.targets.cuda.templates.usage import VECTOR
 
 LoopRV = Any
 SBlockRV = Any
-
-VECTOR = 4
-"""The most float32 values that one memory instruction moves."""
 
 
 def bind(sch: s_tir.Schedule, loops: Mapping[str, LoopRV]) -> None:
@@ -78,7 +77,7 @@ def _stage(
         sch.compute_inline(producer)
     sch.compute_at(copy, at, preserve_unit_loops=True)
     *axes, last = sch.get_loops(copy)[-len(sch.get(copy).iter_vars) :]
-    lanes = vector_width(contiguous)
+    lanes = gcd(contiguous, VECTOR)
     runs, vector = sch.split(last, [None, lanes])
     _, *bound = sch.split(sch.fuse(*axes, runs), [None, *threads.values()])
     bind(sch, dict(zip(threads, bound, strict=True)))
@@ -86,16 +85,16 @@ def _stage(
         sch.vectorize(vector)
 
 
-def vector_width(contiguous: int) -> int:
-    """Returns how many values one instruction may move in contiguous runs of this length."""
-    return next(lanes for lanes in (VECTOR, 2, 1) if contiguous % lanes == 0)
-
-
 def place_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, at: LoopRV) -> None:
-    """Computes the epilogue next to the accumulators, and vectorises its last axis if the extent divides."""
+    """Computes the epilogue next to the accumulators."""
     sch.reverse_compute_at(epilogue, at, preserve_unit_loops=True)
-    last = sch.get_loops(epilogue)[-1]
-    lanes = vector_width(int(sch.get(last).extent))
+    vectorize(sch, epilogue)
+
+
+def vectorize(sch: s_tir.Schedule, block: SBlockRV) -> None:
+    """Lets one instruction move as many values along a block's last axis as divide its extent."""
+    last = sch.get_loops(block)[-1]
+    lanes = gcd(int(sch.get(last).extent), VECTOR)
     if lanes > 1:
         sch.vectorize(sch.split(last, [None, lanes])[1])
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
-from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts
+from anole.targets.cuda.templates.usage import FLOAT_BYTES, VECTOR, Counts
 
 Numbers = NDArray[Any]
 """A number for each of n configs, whole or not, shape (n,)."""
@@ -126,7 +126,7 @@ def speed(gpu: Multiprocessor, *kernels: Kernel) -> Numbers:
 
 def widths(contiguous: Counts) -> Counts:
     """Returns how many values one instruction may move in contiguous runs of these lengths, shape (n,)."""
-    return np.gcd(contiguous, 4)
+    return np.gcd(contiguous, VECTOR)
 
 
 def sectors(values: Counts, run: Counts) -> NDArray[np.float64]:

@@ -13,6 +13,10 @@ from anole.space.space import Columns, Description
 from anole.targets.cuda.device.architecture import BlockLimits
 
 FLOAT_BYTES = 4
+
+VECTOR = 4
+"""The most float32 values that one memory instruction moves."""
+
 _ALIGNMENT_BYTES = 64
 """Alignment of every buffer that TVM allocates in shared memory."""
 
