@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from anole.search.explore.ppo.action_mask import ActionMask
 from anole.search.explore.ppo.rollout import advantages, move, roll_out
-from anole.space import Constraint, Space, option_knob
+from anole.space import Constraint
 
 from ....examples import examples
+from ...conftest import space_of
 
 
 def constant(*logits):
@@ -21,11 +22,20 @@ def constant(*logits):
     return lambda states: np.broadcast_to(np.array(logits, dtype=np.float32)[:, None, None], (3, *states.shape))
 
 
-def line(n_values, n_knobs=1, constraints=()):
-    return Space([option_knob(f"k{knob}", list(range(n_values))) for knob in range(n_knobs)], constraints)
+def walk(space, policy, begin, n_steps, converged_share=None, live=None, seed=0, n_enumerable=1 << 20, n_endless=0):
+    mask, live = ActionMask(space, n_enumerable), np.ones(len(begin), dtype=bool) if live is None else np.array(live)
+    rng = np.random.default_rng(seed)
+    return roll_out(mask, policy, np.array(begin), live, n_steps, converged_share, rng, n_endless)
+
+
+def moved(space, begin, n, weights=(1, 1, 1), n_enumerable=1 << 20):
+    """Returns where n moves from one config lead, and the steps that were allowed."""
+    logits = np.log(np.array(weights, dtype=np.float32))[:, None, None] + np.zeros((3, n, len(begin)), np.float32)
+    return move(ActionMask(space, n_enumerable), np.tile(begin, (n, 1)), logits, np.random.default_rng(0))
 
 
 UNIFORM, UP, STAY = constant(0, 0, 0), constant(-99, 0, 99), constant(-99, 99, -99)
+LINE = space_of([9])
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -38,14 +48,10 @@ UNIFORM, UP, STAY = constant(0, 0, 0), constant(-99, 0, 99), constant(-99, 99, -
     st.integers(0, 2**32 - 1),
 )
 def test_no_episode_leaves_the_valid_configs(is_known, cardinalities, total, converged_share, logits, seed):
-    space = Space(
-        [option_knob(f"k{knob}", list(range(n))) for knob, n in enumerate(cardinalities)],
-        [Constraint("the sum is too large", lambda columns: sum(columns.values()) <= total)],
-    )
-    rng = np.random.default_rng(seed)
-    begin = space.sample(6, rng)
-    mask, live = ActionMask(space, n_enumerable=1 << 20 if is_known else 0), np.ones(len(begin), dtype=bool)
-    rollout = roll_out(mask, constant(*logits), begin, live, 9, converged_share, rng)
+    space = space_of(cardinalities, [Constraint("the sum is too large", lambda c: sum(c.values()) <= total)])
+    begin = space.sample(6, np.random.default_rng(seed))
+    n_enumerable = 1 << 20 if is_known else 0
+    rollout = walk(space, constant(*logits), begin, 9, converged_share, seed=seed, n_enumerable=n_enumerable)
     n_steps = len(rollout.live)
     assert rollout.vectors.shape == (n_steps + 1, len(begin), len(cardinalities)) and n_steps <= 9
     assert space.valid(rollout.vectors.reshape(-1, len(cardinalities))).all()
@@ -56,72 +62,55 @@ def test_no_episode_leaves_the_valid_configs(is_known, cardinalities, total, con
     assert (rollout.actions[~rollout.live] == 1).all() and not rollout.ended[~rollout.live].any()
 
 
-def test_moves_follow_the_policy():
-    space = line(9)
-    vectors = np.full((30_000, 1), 4)
-    logits = np.log(np.array([0.2, 0.5, 0.3], dtype=np.float32))[:, None, None] + np.zeros((3, 30_000, 1), np.float32)
-    drawn, _ = move(ActionMask(space), vectors, logits, np.random.default_rng(0))
-    assert np.bincount(drawn[:, 0], minlength=9)[3:6] / 30_000 == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
-
-
-def test_at_an_end_the_other_actions_share_what_the_mask_took():
-    space = line(9)
-    begin, logits = np.zeros((30_000, 1), dtype=np.int64), np.zeros((3, 30_000, 1))
-    moved, _ = move(ActionMask(space), begin, logits, np.random.default_rng(0))
-    assert np.bincount(moved[:, 0]) / 30_000 == pytest.approx([0.5, 0.5], abs=0.01)
-
-
-ALONE = [Constraint("only one works", lambda c: (c["k0"] == 1) & (c["k1"] == 1))]
+@pytest.mark.parametrize(
+    ("begin", "weights", "shares"),
+    [(4, (0.2, 0.5, 0.3), [0, 0, 0, 0.2, 0.5, 0.3, 0, 0, 0]), (0, (1, 1, 1), [0.5, 0.5, 0, 0, 0, 0, 0, 0, 0])],
+)
+def test_moves_follow_the_policy_and_at_an_end_the_others_share_what_the_mask_took(begin, weights, shares):
+    vectors, _ = moved(LINE, [begin], 30_000, weights)
+    assert np.bincount(vectors[:, 0], minlength=9) / 30_000 == pytest.approx(shares, abs=0.01)
 
 
 @pytest.mark.parametrize("n_enumerable", [0, 1 << 20])
 def test_who_has_no_choice_stays(n_enumerable):
-    begin, mask = np.array([[1, 1]]), ActionMask(line(3, 2, ALONE), n_enumerable)
-    rollout = roll_out(mask, UP, begin, np.array([True]), 5, None, np.random.default_rng(0))
+    alone = space_of([3, 3], [Constraint("only one works", lambda c: (c["k0"] == 1) & (c["k1"] == 1))])
+    rollout = walk(alone, UP, [[1, 1]], 5, n_enumerable=n_enumerable)
     assert (rollout.vectors == 1).all()
     assert rollout.allowed.sum(axis=1).tolist() == [[[1, 1]]] * 5
 
 
 def test_knobs_that_must_move_together_do():
     """Both knobs are equal in every valid config: the first one draws freely, and the second follows it."""
-    equal = line(9, 2, [Constraint("they differ", lambda c: c["k0"] == c["k1"])])
-    moved, allowed = move(ActionMask(equal), np.full((9_000, 2), 4), np.zeros((3, 9_000, 2)), np.random.default_rng(0))
-    assert np.bincount(moved[:, 0])[3:] / 9_000 == pytest.approx([1 / 3] * 3, abs=0.02)
-    assert (moved[:, 0] == moved[:, 1]).all()
+    equal = space_of([9, 9], [Constraint("they differ", lambda c: c["k0"] == c["k1"])])
+    vectors, allowed = moved(equal, [4, 4], 9_000)
+    assert np.bincount(vectors[:, 0])[3:] / 9_000 == pytest.approx([1 / 3] * 3, abs=0.02)
+    assert (vectors[:, 0] == vectors[:, 1]).all()
     assert (allowed.sum(axis=0) == [3, 1]).all()
-    unknown = ActionMask(equal, n_enumerable=0)
-    apart, _ = move(unknown, np.full((90, 2), 4), np.zeros((3, 90, 2)), np.random.default_rng(0))
+    apart, _ = moved(equal, [4, 4], 90, n_enumerable=0)
     assert (apart == 4).all(), "one knob cannot move while the other stays, which is all that is asked there"
 
 
-def test_an_episode_ends_when_enough_of_its_knobs_stay():
+@pytest.mark.parametrize(
+    ("policy", "share", "n_endless", "lengths"),
+    [(UP, 1.0, 0, [4, 2, 1]), (UP, 0.5, 0, [1, 2, 1]), (STAY, None, 0, [9, 9, 9]), (UP, 1.0, 3, [4, 4, 4])],
+)
+def test_an_episode_ends_when_enough_of_its_knobs_stay(policy, share, n_endless, lengths):
     """Knobs of one value do not count; one that pushes against its end stays."""
-    space = Space([option_knob("only", [7]), option_knob("short", [0, 1]), option_knob("long", list(range(6)))])
-    begin = np.array([[0, 1, 2], [0, 0, 4], [0, 1, 5]])
-    live = np.ones(3, dtype=bool)
-    strict = roll_out(ActionMask(space), UP, begin, live, 9, 1.0, np.random.default_rng(0))
-    assert strict.live.sum(axis=0).tolist() == [4, 2, 1]
-    assert (strict.vectors[-1] == [0, 1, 5]).all()
-    lax = roll_out(ActionMask(space), UP, begin, live, 9, 0.5, np.random.default_rng(0))
-    assert lax.live.sum(axis=0).tolist() == [1, 2, 1]
-    assert roll_out(ActionMask(space), STAY, begin, live, 9, None, np.random.default_rng(0)).live.shape == (9, 3)
-    late = roll_out(ActionMask(space), UP, begin, live, 9, 1.0, np.random.default_rng(0), n_endless=3)
-    assert late.live.sum(axis=0).tolist() == [4, 4, 4]
+    rollout = walk(space_of([1, 2, 6]), policy, [[0, 1, 2], [0, 0, 4], [0, 1, 5]], 9, share, n_endless=n_endless)
+    assert rollout.live.sum(axis=0).tolist() == lengths
+    if share == 1.0:
+        assert (rollout.vectors[-1] == [0, 1, 5]).all()
 
 
 def test_episodes_that_ended_before_stand_still():
-    mask, begin = ActionMask(line(50)), np.zeros((2, 1), int)
-    rollout = roll_out(mask, UP, begin, np.array([True, False]), 4, None, np.random.default_rng(0))
+    rollout = walk(LINE, UP, [[0], [0]], 4, live=[True, False])
     assert rollout.vectors[-1].tolist() == [[4], [0]]
-    nobody = roll_out(mask, UP, begin, np.zeros(2, dtype=bool), 4, None, np.random.default_rng(0))
+    nobody = walk(LINE, UP, [[0], [0]], 4, live=[False, False])
     assert nobody.live.shape == (0, 2) and nobody.vectors.shape == (1, 2, 1)
 
 
 def test_one_step_changes_a_knob_by_one():
-    space = line(50, 8)
-    rollout = roll_out(
-        ActionMask(space), UNIFORM, np.full((16, 8), 25), np.ones(16, dtype=bool), 20, None, np.random.default_rng(0)
-    )
+    rollout = walk(space_of([50] * 8), UNIFORM, np.full((16, 8), 25), 20)
     shares = np.bincount(rollout.actions.ravel()) / rollout.actions.size
     assert shares == pytest.approx([1 / 3] * 3, abs=0.03)
 

@@ -14,8 +14,10 @@ from anole.search.explore.ppo import MAPPO, PPO
 from anole.search.explore.ppo.action_mask import ActionMask, within
 from anole.search.explore.ppo.networks import log_probabilities
 from anole.search.explore.ppo.rollout import roll_out
-from anole.search.explore.ppo.update import Adam, Learner, Minibatch, explained_variance, judge, losses
+from anole.search.explore.ppo.update import Adam, Learner, explained_variance, judge, losses
 from anole.space import Constraint, Space, option_knob
+
+from ...conftest import space_of
 
 
 @pytest.fixture
@@ -31,15 +33,20 @@ def space():
     )
 
 
-def rolled(space, settings, n_steps=20, seed=0, converged_share=None):
-    """Returns a learner, what it did, and the rewards: high is good, 11 / 12 the best."""
-    rng = np.random.default_rng(seed)
+def walked(learner, rng, n=20, n_steps=20, converged_share=None):
+    """Returns what a learner did, and the rewards: high is good, 11 / 12 the best."""
+    space = learner.space
+    begin = space.sample(n, rng)
+    live = np.ones(len(begin), dtype=bool)
+    rollout = roll_out(ActionMask(space), learner.policy, begin, live, n_steps, converged_share, rng)
+    return rollout, rollout.vectors[1:].sum(axis=-1) / 12
+
+
+def rolled(space, settings, n_steps=20, converged_share=None):
+    """Returns a new learner, what it did, and the rewards."""
+    rng = np.random.default_rng(0)
     learner = Learner(settings, space, rng)
-    begin = space.sample(32, rng)
-    rollout = roll_out(
-        ActionMask(space), learner.policy, begin, np.ones(len(begin), dtype=bool), n_steps, converged_share, rng
-    )
-    return learner, rollout, rollout.vectors[1:].sum(axis=-1) / 12
+    return learner, *walked(learner, rng, 32, n_steps, converged_share)
 
 
 @pytest.mark.parametrize("settings", [PPO(), MAPPO()], ids=lambda settings: settings.name)
@@ -47,31 +54,13 @@ def test_the_first_minibatch_is_on_policy(space, settings):
     """Every probability ratio is 1 before the first step."""
     learner, *done = rolled(space, settings)
     learner.learn(learner.batch(*done))  # the policy is no longer uniform
-    rng = np.random.default_rng(1)
-    rollout = roll_out(ActionMask(space), learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, 0.75, rng)
-    batch = learner.batch(rollout, rollout.vectors[1:].sum(axis=-1) / 12)
+    batch = learner.batch(*walked(learner, np.random.default_rng(1), converged_share=0.75))
     first = batch.rows(torch.arange(0, len(batch.states), 7))
     log_probs, _ = judge(learner.networks, first)
     torch.testing.assert_close((log_probs - first.log_probs).exp(), torch.ones(log_probs.shape), rtol=0, atol=1e-5)
     figures = losses(learner.networks, first, 0.3)
     assert float(figures["approx_kl"].detach()) == pytest.approx(0, abs=1e-6)
     assert float(figures["clip_fraction"]) == 0
-
-
-@pytest.mark.parametrize(("settings", "agents"), [(PPO(), [[0, 1, 2]]), (MAPPO(), [[0, 2], [1]])])
-def test_the_log_probabilities_are_those_of_the_moves_that_were_made(space, settings, agents):
-    """The rollout's own weights, knob by knob, agree with what the update believes of each agent."""
-    learner, rollout, rewards = rolled(space, settings)
-    batch = learner.batch(rollout, rewards)
-    logits = learner.policy(batch.states.numpy())
-    expected = np.zeros((len(batch.states), len(agents)))
-    for row in range(len(expected)):
-        for agent, knobs in enumerate(agents):
-            for knob in knobs:
-                may = batch.allowed[row, :, knob].numpy()
-                weights = np.exp(logits[:, row, knob]) * may
-                expected[row, agent] += math.log(weights[batch.actions[row, knob]] / weights.sum())
-    np.testing.assert_allclose(batch.log_probs.numpy(), expected, atol=1e-5)
 
 
 def test_only_steps_of_live_episodes_are_learned_from(space):
@@ -82,8 +71,7 @@ def test_only_steps_of_live_episodes_are_learned_from(space):
 
 def test_the_value_of_rest_is_the_score():
     """With rewards that never change, the returns tend to the reward."""
-    flat = Space([option_knob("a", list(range(9)))])
-    learner, rollout, _ = rolled(flat, PPO(gae_lambda=1.0), n_steps=150)
+    learner, rollout, _ = rolled(space_of([9]), PPO(gae_lambda=1.0), n_steps=150)
     returns = learner.batch(rollout, np.full(rollout.live.shape, 0.7)).returns.view(150, -1)
     torch.testing.assert_close(returns[0], torch.full_like(returns[0], 0.7), rtol=0, atol=1e-4)
 
@@ -92,10 +80,7 @@ def test_learns_which_way_is_up_and_what_it_is_worth(space):
     learner, rng = Learner(PPO(), space, np.random.default_rng(0)), np.random.default_rng(0)
     figures, heights = [], []
     for _ in range(40):
-        rollout = roll_out(
-            ActionMask(space), learner.policy, space.sample(20, rng), np.ones(20, dtype=bool), 20, None, rng
-        )
-        rewards = rollout.vectors[1:].sum(axis=-1) / 12
+        rollout, rewards = walked(learner, rng)
         heights.append(rewards[-1].mean())
         figures.append(learner.learn(learner.batch(rollout, rewards)))
     assert heights[0] < 0.7 and np.mean(heights[-5:]) > 0.85
@@ -114,11 +99,9 @@ def test_constant_rewards_and_lonely_steps_are_no_trouble(space):
 
 
 def test_the_ratio_counts_no_further_than_the_clip():
-    settings = PPO()
-    space = Space([option_knob("a", list(range(9)))])
-    learner, rollout, rewards = rolled(space, settings)
-    batch = learner.batch(rollout, rewards)
-    far = Minibatch(**{**vars(batch), "log_probs": batch.log_probs - 1})
+    learner, *done = rolled(space_of([9]), PPO())
+    batch = learner.batch(*done)
+    far = replace(batch, log_probs=batch.log_probs - 1)
     figures = losses(learner.networks, far, 0.3)
     expected = -torch.where(batch.weights > 0, 1.3 * batch.weights, math.e * batch.weights).mean()
     assert float(figures["policy_loss"].detach()) == pytest.approx(float(expected), abs=1e-5)
@@ -202,12 +185,12 @@ def test_what_the_critic_sees_of_actions_biases_no_policy(narrow):
 
 
 def test_an_agent_learns_from_the_advantage_by_its_own_critic(narrow):
-    learner, rollout, rewards = rolled(narrow, MAPPO())
-    batch = learner.batch(rollout, rewards)
+    learner, *done = rolled(narrow, MAPPO())
+    batch = learner.batch(*done)
     assert batch.weights.shape == batch.values.shape == batch.returns.shape == (len(batch.states), 2)
     np.testing.assert_allclose(batch.weights.mean(dim=0), 0, atol=1e-5)
     np.testing.assert_allclose(batch.weights.std(dim=0, correction=0), 1, atol=1e-3)
-    alone = Minibatch(**{**vars(batch), "weights": batch.weights * torch.tensor([1.0, 0.0])})
+    alone = replace(batch, weights=batch.weights * torch.tensor([1.0, 0.0]))
     losses(learner.networks, alone, 0.2)["policy_loss"].backward()
     first, second = learner.networks.policies
     assert all(parameter.grad.abs().sum() > 0 for parameter in first.parameters())
@@ -218,8 +201,8 @@ def test_an_agent_learns_from_the_advantage_by_its_own_critic(narrow):
 def test_an_agent_learns_as_it_would_alone(space, critic):
     """The number of agents does not change how much entropy weighs beside an agent's own objective."""
     settings = MAPPO(critic=critic)
-    learner, rollout, rewards = rolled(space, settings)
-    batch = learner.batch(rollout, rewards)
+    learner, *done = rolled(space, settings)
+    batch = learner.batch(*done)
     figures = losses(learner.networks, batch, settings.clip)
     (figures["policy_loss"] - settings.entropy_coefficient * figures["entropy"]).backward()
     for agent, (knobs, policy) in enumerate(zip(learner.networks.agents, learner.networks.policies, strict=True)):
@@ -236,8 +219,8 @@ def test_an_agent_learns_as_it_would_alone(space, critic):
 
 
 def test_takes_the_papers_steps():
-    parameter = nn.Parameter(torch.tensor([3.0, -2.0, 0.0], dtype=torch.float64))
-    adam = Adam([parameter], 0.05)
+    parameter, idle = nn.Parameter(torch.tensor([3.0, -2.0, 0.0], dtype=torch.float64)), nn.Parameter(torch.ones(2))
+    adam = Adam([parameter, idle], 0.05)
     theta, m, v = np.array([3.0, -2.0, 0.0]), np.zeros(3), np.zeros(3)
     for t in range(1, 31):
         ((parameter - t / 10) ** 4).sum().backward()
@@ -246,10 +229,4 @@ def test_takes_the_papers_steps():
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
         theta -= 0.05 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-5)
         assert parameter.tolist() == pytest.approx(theta.tolist())
-    assert parameter.grad is None
-
-
-def test_leaves_alone_what_has_no_gradient():
-    idle = nn.Parameter(torch.ones(2))
-    Adam([idle], 0.05).step()
-    assert idle.tolist() == [1, 1]
+    assert parameter.grad is None and idle.tolist() == [1, 1]
