@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.record import Measurement, Status
-from anole.search.roles import Candidates, Explorer, History, Sampler, Surrogate
-from anole.search.settings import Part
+from anole.record import Measurement, Status, Trial
+from anole.search.roles import Candidates, Explorer, History, Measure, Sampler, Surrogate
+from anole.search.settings import Part, TunerSettings
+from anole.search.state import Subject
+from anole.search.watch import Watch
 from anole.space import Constraint, Space, option_knob
 from anole.space.space import Vectors
 from anole.testing import formulas
 from anole.testing.formulas import Formula
+from anole.testing.in_memory import tune_in_memory
 from tests.kit.oracle import Knowing, Oracle
 
 
@@ -38,6 +41,16 @@ def choose(sampler: Part[Sampler], candidates: Candidates, history: History, n: 
 
 def propose(explorer: Part[Explorer], surrogate: Surrogate, history: History, seed: int = 0) -> Candidates:
     return explorer.start(history.space).propose(surrogate, history, np.random.default_rng(seed))
+
+
+def searched(
+    formula: Formula, settings: TunerSettings, n_trials: int, seed: int = 0, measure: Measure | None = None
+) -> list[Trial]:
+    """Returns the trials of a search of a formula."""
+    trials: list[Trial] = []
+    subject, watch = Subject(formula.space, formula.flop, "task"), Watch(trial=trials.append)
+    tune_in_memory(subject, settings, measure or formula.measure, n_trials, seed=seed, watch=watch)
+    return trials
 
 
 def fitted(settings: Part[Surrogate], history: History) -> Surrogate:

@@ -57,17 +57,12 @@ def test_trials_go_where_they_save_most():
     assert slow.expected_saving_s == pytest.approx(fast.expected_saving_s, rel=0.3)
 
 
-def test_too_small_a_budget_begins_with_the_slowest():
+@pytest.mark.parametrize(("n_trials", "spent"), [(0, [0, 0, 0]), (2, [0, 1, 1])])
+def test_too_small_a_budget_begins_with_the_slowest(n_trials, spent):
     tasks = [Task(0.1), Task(3.0), Task(1.0)]
-    spend(tasks, 2, 64)
-    assert [task.n_trials for task in tasks] == [0, 1, 1]
-
-
-def test_no_tasks_and_no_budget():
-    spend([], 10, 4)
-    task = Task(1.0)
-    spend([task], 0, 4)
-    assert task.grants == []
+    spend(tasks, n_trials, 64)
+    assert [task.n_trials for task in tasks] == spent
+    spend([], n_trials, 64)
 
 
 class Tuning:
@@ -99,10 +94,8 @@ def test_a_shared_budget_is_resumed_as_it_was_spent(formula):
     """What is replayed counts as it did: whatever was learned from an iteration is known before the next grant."""
 
     def spent(recorded=((), (), ())):
-        tunings = [
-            Tuning(formula("bowl"), str(weight), weight, trials)
-            for weight, trials in zip((1, 2, 8), recorded, strict=True)
-        ]
+        given = zip((1, 2, 8), recorded, strict=True)
+        tunings = [Tuning(formula("bowl"), str(weight), weight, trials) for weight, trials in given]
         spend(tunings, 96, 6)
         return tunings
 
@@ -110,6 +103,5 @@ def test_a_shared_budget_is_resumed_as_it_was_spent(formula):
     for n_lost in (0, 6, 30):
         again = spent([tuning.search.trials[: max(0, tuning.n_trials - n_lost)] for tuning in whole])
         assert [tuning.n_trials for tuning in again] == [tuning.n_trials for tuning in whole]
-        assert sum(len(tuning.formula.asked) for tuning in again) == sum(
-            min(n_lost, tuning.n_trials) for tuning in whole
-        )
+        n_asked = sum(len(tuning.formula.asked) for tuning in again)
+        assert n_asked == sum(min(n_lost, tuning.n_trials) for tuning in whole)

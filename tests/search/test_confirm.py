@@ -13,17 +13,21 @@ from anole.search.confirm import diverse, fastest, fastest_of_each, ranked, riva
 from anole.search.presets import read_tuner
 from anole.search.watch import Watch
 
+NOW = utc_now()
+
+
+def measurement(latency_s):
+    status = Status.RUN_ERROR if latency_s is None else Status.OK
+    return Measurement(status, latency_s=latency_s)
+
 
 def trial(number, latency_s, **config):
-    measurement = (
-        Measurement(Status.RUN_ERROR, error="no result")
-        if latency_s is None
-        else Measurement(Status.OK, latency_s=latency_s)
-    )
-    return Trial(number=number, iteration=0, config=config, measurement=measurement, **MORE)
+    return Trial(number, 0, config, measurement(latency_s), 0.0, None, NOW)
 
 
-MORE = {"gflops": None, "elapsed_s": 0.0, "created_at": utc_now()}
+def blocks(*latencies_s):
+    """Trials of a block each, which is their number."""
+    return [trial(number, latency_s, block=number) for number, latency_s in enumerate(latencies_s)]
 
 
 def fully(config, latency_s):
@@ -57,12 +61,7 @@ def test_there_is_one_of_each_hardware_and_none_is_faster(made):
     }
     assert len(found) == len(by_hardware)
     latencies_s = [each.measurement.latency_s for each in found]
-    assert latencies_s == sorted(latencies_s)
-
-
-@given(trials)
-def test_without_knobs_of_the_hardware_there_is_none(made):
-    assert fastest_of_each(made, []) == []
+    assert latencies_s == sorted(latencies_s) and fastest_of_each(made, []) == []
 
 
 @given(trials)
@@ -77,17 +76,19 @@ def test_the_fastest_by_worth_come_first_and_each_config_once(made):
 
 
 def test_the_default_competes_with_the_fastest_but_not_with_itself():
-    made = [trial(number, latency_s, block=number) for number, latency_s in enumerate([3e-3, None, 1e-3, 2e-3])]
-    fastest_two = [made[2].config, made[3].config]
-    assert rivals(made, 2, None, fully) == fastest_two
-    assert rivals(made, 2, made[0].config, fully) == [*fastest_two, made[0].config]
-    assert rivals(made, 2, made[3].config, fully) == fastest_two
-    assert rivals(made, 0, made[0].config, fully) == []
+    slow, _, first, second = (each.config for each in blocks(3e-3, None, 1e-3, 2e-3))
+    for n, default, expected in (
+        (2, None, [first, second]),
+        (2, slow, [first, second, slow]),
+        (2, second, [first, second]),
+        (0, slow, []),
+    ):
+        assert rivals(blocks(3e-3, None, 1e-3, 2e-3), n, default, fully) == expected
+    assert rivals(blocks(None, None), 2, slow, fully) == [], "where nothing worked, nothing is confirmed"
 
 
 def confirmation(rank, latency_s, **config):
-    measurement = Measurement(Status.WRONG_ANSWER) if latency_s is None else Measurement(Status.OK, latency_s=latency_s)
-    return Confirmation(config, measurement, 4, rank, utc_now())
+    return Confirmation(config, measurement(latency_s), 4, rank, NOW)
 
 
 CONFIRMING = replace(read_tuner({}), n_confirm=3)
@@ -101,7 +102,7 @@ class Confirming:
     """A run of five trials whose confirmations are measured by a formula and kept."""
 
     def __init__(self):
-        self.trials = [trial(number, latency_s, block=number) for number, latency_s in enumerate([3, 1, None, 2, 4])]
+        self.trials = blocks(3, 1, None, 2, 4)
         self.kept, self.rounds = [], []
 
     def settle(self, most=None, default=None, able=True):
@@ -114,7 +115,7 @@ class Confirming:
 
         def measure(configs):
             self.rounds.append([config["block"] for config in configs])
-            return [Measurement(Status.OK, latency_s=10 - config["block"]) for config in configs]
+            return [measurement(10 - config["block"]) for config in configs]
 
         watch = Watch(confirmation=keep)
         return settle(self.trials, CONFIRMING, self.kept, measure if able else None, fully, watch, default)
@@ -149,17 +150,20 @@ def test_without_the_device_an_interrupted_round_is_better_than_none():
     assert run.settle(default={"block": 9}, able=False)[:2] == run.kept
 
 
-def test_a_trial_that_works_after_all_makes_a_new_round():
+def test_more_trials_or_one_that_works_after_all_make_a_new_round():
     run = Confirming()
     run.settle()
     run.trials[2] = trial(2, 0.5, block=2)
     run.settle()
     assert run.rounds == [[1, 3, 0], [2, 1, 3]]
+    assert {each.after_trials for each in run.kept} == {5}
     assert [each.config["block"] for each in run.settle(able=False)[:3]] == [3, 2, 1]
+    run.trials.append(trial(5, 9, block=5))
+    assert run.settle()[0].after_trials == 6 and run.rounds[2:] == [[2, 1, 3]]
 
 
 def test_what_was_confirmed_goes_before_what_was_only_tried():
-    made = [trial(number, latency_s, block=number) for number, latency_s in enumerate([1.0, 2.0, None, 3.0, 0.5])]
+    made = blocks(1.0, 2.0, None, 3.0, 0.5)
     slow, wrong, fast = confirmation(1, 6.0, block=0), confirmation(2, None, block=4), confirmation(0, 4.0, block=9)
     assert ranked(made, [slow, wrong, fast], fully) == [fast, slow, made[1], made[3]]
 
@@ -185,25 +189,17 @@ def test_a_config_without_a_knob_is_of_a_kind_of_its_own():
     assert found == [direct[0], *winograd, direct[1]]
 
 
-def test_what_is_worth_less_must_be_faster_by_as_much():
-    narrow, wide = trial(0, 3.0, block=16), trial(1, 2.0, block=32)
+def test_what_is_worth_less_must_be_faster_by_as_much_unless_it_was_confirmed():
+    narrow, wide, wider = trial(0, 3.0, block=16), trial(1, 2.0, block=32), trial(1, 1.0, block=32)
+    confirmed = confirmation(0, 9.0, block=32)
     assert ranked([narrow, wide], [], fully) == [wide, narrow]
     assert ranked([narrow, wide], [], half_of_wide) == [narrow, wide]
-    assert ranked([narrow, trial(1, 1.0, block=32)], [], half_of_wide)[0].config == {"block": 32}
+    assert ranked([narrow, wider], [], half_of_wide) == [wider, narrow]
+    assert ranked([narrow], [confirmed], half_of_wide) == [confirmed, narrow]
 
 
 def test_what_is_worth_nothing_comes_last_but_is_found():
     nothing, slow = trial(0, 1e-6, block=32), trial(1, 1.0, block=16)
     assert fastest([nothing, slow], lambda config, _: float(config["block"] == 16)) == [slow, nothing]
     assert ranked([nothing], [], lambda *_: 0.0) == [nothing]
-
-
-def test_what_was_confirmed_is_not_weighed_again():
-    confirmed = Confirmation({"block": 32}, Measurement(Status.OK, latency_s=9.0), 2, 0, utc_now())
-    assert ranked([trial(0, 1.0, block=16)], [confirmed], half_of_wide)[0] is confirmed
-
-
-@pytest.mark.parametrize("worth", [fully, half_of_wide])
-def test_of_nothing_that_worked_there_is_no_best(worth):
-    assert ranked([trial(0, None, block=16)], [], worth) == []
-    assert fastest_of_each([trial(0, None, block=16)], ["block"]) == []
+    assert ranked([trial(0, None, block=16)], [], half_of_wide) == []

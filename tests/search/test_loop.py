@@ -12,7 +12,7 @@ import pytest
 from anole.errors import ConfigError
 from anole.keys import canonical_json
 from anole.plain import from_plain, to_plain
-from anole.record import Measurement, Status
+from anole.record import Measurement, Status, Trial
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.loop import tune
 from anole.search.presets import PRESETS, read_tuner
@@ -38,45 +38,32 @@ BRISK = {
 """The presets with little search, for tests of the loop itself."""
 
 
-def ignore(*_):
-    """What a watch does that nobody asks."""
-
-
-def stored(record):
-    """Returns a trial or a confirmation as it is read again."""
-    return from_plain(type(record), json.loads(json.dumps(to_plain(record))))
-
-
 class Session:
     """One process that tunes: what it measured and what it acknowledged."""
 
-    def __init__(self, formula, settings, n_trials, *, seed=0, task_key="task", recorded=(), **more):
-        self.formula, self.trials, self.confirmations = (
-            formula,
-            list(recorded),
-            list(more.get("confirmed", ())),
-        )
-        self.fresh = []
+    def __init__(
+        self,
+        formula,
+        settings,
+        n_trials,
+        *,
+        seed=0,
+        task_key="task",
+        recorded=(),
+        prior=None,
+        measure=None,
+        on_iteration=lambda *_: None,
+    ):
+        self.trials, self.fresh = list(recorded), []
         formula.asked.clear()
-        measure = more.pop("measure", formula.measure)
-        subject = Subject(formula.space, formula.flop, task_key, more.pop("prior", None))
-        watch = Watch(more.pop("on_iteration", ignore), self.acknowledge, self.confirmations.append)
-        self._tune = partial(
-            tune_in_memory,
-            subject,
-            settings,
-            measure,
-            n_trials,
-            seed=seed,
-            recorded=tuple(recorded),
-            confirm_with=more.pop("confirm", None),
-            watch=watch,
-            **more,
-        )
+        subject = Subject(formula.space, formula.flop, task_key, prior)
+        given = subject, settings, measure or formula.measure, n_trials
+        watch = Watch(on_iteration, self.acknowledge)
+        self._tune = partial(tune_in_memory, *given, seed=seed, recorded=tuple(recorded), watch=watch)
 
     def acknowledge(self, trial):
         self.fresh.append(trial)
-        self.trials.append(stored(trial))
+        self.trials.append(from_plain(Trial, json.loads(json.dumps(to_plain(trial)))))  # as it is read again
 
     def run(self):
         self.best = self._tune()
@@ -95,12 +82,6 @@ def configs(trials):
 @pytest.fixture(params=BRISK)
 def settings(request):
     return BRISK[request.param]
-
-
-@pytest.fixture(scope="module")
-def bowl():
-    """One for all tests, since its space is enumerated only once; a session forgets what others asked."""
-    return formulas.bowl()
 
 
 @cache
@@ -144,7 +125,7 @@ def test_similar_tasks_lead_half_of_the_first_batch_and_no_other(bowl):
     vectors = space.sample(400, np.random.default_rng(0))
     prior = Examples(space.features(vectors), widths(vectors) / 7)
     trials = Session(bowl, replace(BRISK["autotvm"], batch=9), 27, prior=prior).run().trials
-    found = widths(np.array([space.vector(trial.config) for trial in trials]))
+    found = widths(space.vectors_of(trial.config for trial in trials))
     assert found[:5].min() >= 6 and found[5:9].mean() < 4 and found[9:].mean() < 5
     assert len(set(configs(trials))) == 27
 
@@ -160,7 +141,7 @@ def test_the_rest_of_a_led_batch_begins_as_the_explorer_would(bowl):
     prior = Examples(space.features(vectors), np.log2(space.columns(vectors)["tile_f"][:, 3]) / 7)
     settings = replace(BRISK["autotvm"], explorer=GuidedAnnealing(n_steps=20, led_share=1.0), batch=8)
     trials = Session(bowl, settings, 8, prior=prior).run().trials
-    found = merit(space.columns(np.array([space.vector(trial.config) for trial in trials])))
+    found = merit(space.columns(space.vectors_of(trial.config for trial in trials)))
     assert found[4:].tolist() == [56, 28, 14, 8]
 
 
@@ -173,7 +154,7 @@ def test_trials_are_numbered_timed_and_valid(bowl, settings):
     assert all(bowl.space.rejection(trial.config) is None for trial in trials)
     elapsed_s = [trial.elapsed_s for trial in trials]
     assert elapsed_s == sorted(elapsed_s) and elapsed_s[0] > 0
-    for trial in trials:
+    for trial in Session(bowl, settings, 48).run().trials:
         latency_s = trial.measurement.latency_s
         assert trial.gflops == (None if latency_s is None else bowl.flop / latency_s / 1e9)
 
@@ -240,21 +221,6 @@ def test_a_run_killed_again_and_again_loses_nothing_and_measures_nothing_twice(b
     assert all_measured == configs(whole)
 
 
-@pytest.mark.parametrize("before", [1, 6, 9, 18])
-def test_a_raised_budget_measures_only_the_difference(bowl, settings, before):
-    whole = uninterrupted(settings)
-    first = Session(bowl, settings, before).run()
-    second = Session(bowl, settings, 20, recorded=first.trials).run()
-    assert len(bowl.asked) == 20 - before
-    assert outcome(second.trials) == outcome(whole)
-
-
-def test_a_lowered_budget_measures_nothing_and_keeps_the_best(bowl, settings):
-    whole = uninterrupted(settings)
-    less = Session(bowl, settings, 5, recorded=whole).run()
-    assert bowl.asked == [] and less.best == by_speed(whole)[0]
-
-
 def test_proposals_that_changed_still_fill_up_what_was_cut_off(bowl, settings):
     """As after an upgrade: the recorded configs are none that would be proposed now."""
     other = Session(bowl, settings, 10, seed=99).run()
@@ -283,19 +249,9 @@ def test_the_clock_goes_on_where_it_stopped(bowl, settings):
     assert 108.0 < elapsed_s[0] and elapsed_s == sorted(elapsed_s) and elapsed_s[-1] < 118.0
 
 
-def test_failures_are_trials_and_never_the_best(bowl, settings):
-    session = Session(bowl, settings, 48).run()
-    failed = [trial for trial in session.trials if trial.measurement.status is not Status.OK]
-    assert failed and all(trial.gflops is None and trial.measurement.error for trial in failed)
-    assert session.best.measurement.latency_s == min(t.measurement.latency_s for t in session.trials if t not in failed)
-
-
 def test_a_run_where_all_fails_ends_without_a_best(bowl, settings):
-    def confirm(batch):
-        raise AssertionError("there is nothing to confirm")
-
     broken = [Measurement(status) for status in Status if status is not Status.OK]
-    session = Session(bowl, settings, 18, measure=lambda batch: broken[: len(batch)], confirm=confirm).run()
+    session = Session(bowl, settings, 18, measure=lambda batch: broken[: len(batch)]).run()
     assert session.best is None
     assert len(session.trials) == 18 and {t.measurement.status for t in session.trials} == {m.status for m in broken}
 
@@ -312,11 +268,6 @@ def test_a_space_is_measured_to_its_end_and_no_further(formula, settings):
     assert len(small.asked) == 1
 
 
-def test_no_budget_no_trials(bowl, settings):
-    session = Session(bowl, settings, 0).run()
-    assert session.best is None and session.trials == []
-
-
 def test_a_record_of_another_space_is_refused(bowl, settings):
     session = Session(bowl, settings, 2).run()
     foreign = replace(session.trials[0], config={**session.trials[0].config, "tile_rc": [3, 5]})
@@ -329,71 +280,13 @@ def test_a_measurer_that_loses_measurements_is_found_out(bowl, settings):
         Session(bowl, settings, 6, measure=lambda batch: list(bowl.measure(batch))[:-1]).run()
 
 
-class Confirmer:
-    """Measures configs again; `latencies_s` by rank among the asked, None is a failure."""
-
-    def __init__(self, latencies_s):
-        self.latencies_s, self.asked = latencies_s, []
-
-    def __call__(self, batch):
-        self.asked.append(list(batch))
-        return [
-            Measurement(Status.WRONG_ANSWER) if latency_s is None else Measurement(Status.OK, latency_s=latency_s)
-            for latency_s in self.latencies_s[: len(batch)]
-        ]
-
-
-def by_speed(trials):
-    return sorted((t for t in trials if t.measurement.latency_s), key=lambda t: t.measurement.latency_s)
-
-
-def test_the_fastest_are_confirmed_and_the_confirmed_latency_wins(bowl, settings):
-    confirm = Confirmer([5.0, 3.0, None, 4.0, 6.0])
-    session = Session(bowl, replace(settings, n_confirm=5), 20, confirm=confirm).run()
-    fastest = [trial.config for trial in by_speed(session.trials)]
-    assert confirm.asked == [fastest[:5]]
-    assert [c.config for c in session.confirmations] == [fastest[rank] for rank in (1, 3, 0, 4, 2)]
-    assert [c.rank for c in session.confirmations] == [0, 1, 2, 3, 4]
-    assert {c.after_trials for c in session.confirmations} == {20}
-    assert session.best == session.confirmations[0] and session.best.measurement.latency_s == 3.0
-
-
-def test_what_was_confirmed_is_not_confirmed_again_until_there_is_more(bowl, settings):
-    settings = replace(settings, n_confirm=5)
-    first = Session(bowl, settings, 10, confirm=Confirmer([1.0, 2.0, 3.0, 4.0, 5.0])).run()
-    recorded = [stored(confirmation) for confirmation in first.confirmations]
-    idle = Confirmer([])
-    again = Session(bowl, settings, 10, recorded=first.trials, confirmed=recorded, confirm=idle).run()
-    assert idle.asked == [] and again.best == first.best
-    cut_off = Confirmer([5.0] * 5)
-    Session(bowl, settings, 10, recorded=first.trials, confirmed=recorded[:2], confirm=cut_off).run()
-    assert len(cut_off.asked) == 1
-    busy = Confirmer([9.0] * 5)
-    more = Session(bowl, settings, 20, recorded=first.trials, confirmed=recorded, confirm=busy).run()
-    assert len(busy.asked) == 1 and len(more.confirmations) == 10
-    assert more.best.after_trials == 20
-
-
-def test_a_refuted_best_gives_way_to_the_next(bowl):
-    settings = replace(BRISK["random"], n_confirm=2)
-    session = Session(bowl, settings, 12, confirm=Confirmer([None, None])).run()
-    assert session.best == by_speed(session.fresh)[2]
-
-
-def test_nothing_is_confirmed_when_none_are_asked_for(bowl):
-    confirm = Confirmer([])
-    session = Session(bowl, replace(BRISK["random"], n_confirm=0), 6, confirm=confirm).run()
-    assert confirm.asked == [] and session.best == by_speed(session.fresh)[0]
-
-
 def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, settings):
     logs = {}
-    note = logs.__setitem__
-    first = Session(bowl, settings, 12, on_iteration=note).run()
+    first = Session(bowl, settings, 12, on_iteration=logs.__setitem__).run()
     assert list(logs) == [0, 1]
     assert all(log["search_s"] > 0 for log in logs.values())
     logs.clear()
-    Session(bowl, settings, 15, recorded=first.trials, on_iteration=note).run()
+    Session(bowl, settings, 15, recorded=first.trials, on_iteration=logs.__setitem__).run()
     assert list(logs) == [2]
 
 

@@ -35,17 +35,25 @@ def steady(latency_s):
     return Kernel(lambda run: latency_s)
 
 
-def test_the_defaults_are_the_papers():
-    evaluator = AdaptiveEvaluator()
-    assert evaluator.micro_batch == 50 and evaluator.micro_batch * evaluator.max_micro_batches == 500
-    assert evaluator.threshold == 0.1 and evaluator.micro_batch_s is None and evaluator.slow_factor is None
-
-
-def test_a_steady_kernel_is_left_early():
-    kernel = steady(1e-3)
-    timing = AdaptiveEvaluator().evaluate(kernel)
-    assert kernel.numbers == [50] * 3
-    assert (timing.latency_s, timing.repeats) == (pytest.approx(1e-3), 3)
+@pytest.mark.parametrize(
+    ("evaluator", "latency_s", "numbers"),
+    [
+        (AdaptiveEvaluator(), 1e-3, [50] * 3),
+        (AdaptiveEvaluator(), 0.03, [50] * 3),
+        (AdaptiveEvaluator(), 0.08, [50, 12]),  # which the bound on seconds cuts short
+        (FAST, 0.999e-5, [200] * 3),
+        (FAST, 0.999e-3, [2] * 3),
+        (FAST, 6.99e-3, [1] * 3),
+        (FAST, 0.04, [1, 1]),  # the bound is exceeded by one run at most
+        (FAST, 0.06, [1]),
+        (FAST, 3.0, [1]),
+    ],
+)
+def test_a_steady_kernel_is_left_early(evaluator, latency_s, numbers):
+    kernel = steady(latency_s)
+    timing = evaluator.evaluate(kernel)
+    assert (kernel.numbers, timing.repeats) == (numbers, len(numbers))
+    assert timing.latency_s == pytest.approx(latency_s)
 
 
 def test_a_drifting_kernel_is_run_to_the_end():
@@ -100,34 +108,11 @@ def test_bounds_hold_whatever_the_kernel_does(latencies_s, micro_batch_s, most, 
     assert min(latencies_s) * 0.999 <= timing.latency_s <= max(latencies_s) * 1.001
 
 
-@pytest.mark.parametrize(("latency_s", "numbers"), [(1e-5, [200] * 3), (1e-3, [2] * 3), (7e-3, [1] * 3)])
-def test_micro_batches_sized_by_time_have_at_least_one_run(latency_s, numbers):
-    kernel = steady(latency_s * 0.999)
-    FAST.evaluate(kernel)
-    assert kernel.numbers == numbers
-
-
 def test_a_cold_first_run_does_not_make_small_micro_batches_for_good():
     kernel, calls = steady(0.99e-4), itertools.count()
     kernel.n_runs = 0
     FAST.evaluate(lambda number: 1e-2 if next(calls) == 0 else kernel(number))
     assert kernel.numbers == [1, 20, 20]
-
-
-@pytest.mark.parametrize(("latency_s", "n_runs"), [(0.04, 2), (0.06, 1), (3.0, 1)])
-def test_the_bound_on_seconds_is_exceeded_by_one_run_at_most(latency_s, n_runs):
-    kernel = steady(latency_s)
-    assert FAST.evaluate(kernel).latency_s == pytest.approx(latency_s)
-    assert sum(kernel.numbers) == n_runs
-
-
-def test_the_bound_on_seconds_cuts_micro_batches_short():
-    kernel = steady(0.03)
-    AdaptiveEvaluator().evaluate(kernel)
-    assert kernel.numbers == [50, 50, 50]
-    kernel = steady(0.08)
-    AdaptiveEvaluator().evaluate(kernel)
-    assert sum(kernel.numbers) == 62 and kernel.spent_s <= 5.0
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,3 @@ def test_the_bound_on_seconds_leaves_out_runs(first_s, number):
     timer, numbers = timer_of([first_s, first_s])
     Fixed(number=500, repeats=1, max_s=5.0).evaluate(timer)
     assert numbers == [1, number]
-
-
-def test_the_defaults_are_autotvms():
-    assert Fixed() == Fixed(number=4, repeats=3)

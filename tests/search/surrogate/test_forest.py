@@ -10,24 +10,24 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.ensemble import RandomForestRegressor
 
-from anole.record import Measurement, Status
 from anole.search.roles import Examples, History
 from anole.search.surrogate.forest import Forest, Jackknife, expected_improvement
-from anole.space import Space, option_knob
 
 from ...examples import examples
+from ..conftest import fitted, measured, ranks, space_of
 
 MEAN = Forest(acquisition="mean")
-
-
-def fitted(history, forest):
-    surrogate = forest.start(history.space)
-    surrogate.fit(history)
-    return surrogate
+LINE = space_of([64])
 
 
 def improvement(mean, std, best):
     return expected_improvement(np.array([mean]), np.array([std]), best)[0]
+
+
+def reference(history):
+    """Returns scikit-learn's forest on the same examples."""
+    forest = RandomForestRegressor(10, max_features=10, random_state=0)
+    return forest.fit(history.space.features(history.vectors), history.scores)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -38,70 +38,58 @@ def test_expected_improvement_is_the_expectation(mean, std, best):
     assert improvement(mean, std, best) == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
-@pytest.mark.parametrize(("mean", "expected"), [(0.7, 0.0), (1.0, 0.0), (1.25, 0.25)])
-def test_without_doubt_it_is_the_gain(mean, expected):
-    assert improvement(mean, 0.0, 1.0) == expected
+@pytest.mark.parametrize(
+    ("mean", "std", "expected"),
+    [
+        (0.7, 0.0, 0.0),
+        (1.0, 0.0, 0.0),
+        (1.25, 0.0, 0.25),
+        (1.0, 0.5, 0.5 / np.sqrt(2 * np.pi)),
+        (1.0, 1e-9, 0.0),
+        (-40.0, 1.0, 0.0),
+    ],
+)
+def test_without_doubt_it_is_the_gain_and_at_the_best_it_grows_with_doubt(mean, std, expected):
+    assert improvement(mean, std, 1.0) == pytest.approx(expected, abs=1e-8)
 
 
-def test_at_the_best_it_grows_with_doubt():
-    assert improvement(1.0, 0.5, 1.0) == pytest.approx(0.5 / np.sqrt(2 * np.pi))
-    assert improvement(1.0, 1e-9, 1.0) == pytest.approx(0.0, abs=1e-8)
-    assert improvement(-40.0, 1.0, 1.0) == 0.0
-
-
-def test_predictions_and_spread_are_those_of_scikit_learns_forest(formula):
-    history = formula("bowl").history(200)
+def test_predictions_and_spread_are_those_of_scikit_learns_forest(bowl):
+    history = bowl.history(200)
     unseen = history.space.sample(300, np.random.default_rng(1))
-    surrogate = fitted(history, MEAN)
-    reference = RandomForestRegressor(10, max_features=10, random_state=0)
-    reference.fit(history.space.features(history.vectors), history.scores)
-    features = history.space.features(unseen)
-    np.testing.assert_allclose(surrogate.score(unseen), reference.predict(features))
-    by_tree = [tree.predict(features) for tree in reference.estimators_]
+    surrogate, forest, features = fitted(MEAN, history), reference(history), history.space.features(unseen)
+    np.testing.assert_allclose(surrogate.score(unseen), forest.predict(features))
+    by_tree = [tree.predict(features) for tree in forest.estimators_]
     np.testing.assert_allclose(surrogate.spread(unseen), np.std(by_tree, axis=0), atol=1e-12)
 
 
-def test_a_jackknifed_spread_is_that_of_scikit_learns_forest(formula):
-    history = formula("bowl").history(60)
+def test_a_jackknifed_spread_is_that_of_scikit_learns_forest(bowl):
+    history = bowl.history(60)
     unseen = history.space.sample(50, np.random.default_rng(1))
-    surrogate = fitted(history, Forest(spread="jackknife"))
-    reference = RandomForestRegressor(10, max_features=10, random_state=0)
-    reference.fit(history.space.features(history.vectors), history.scores)
-    counts = np.array([(drawn[:, None] == np.arange(60)).sum(axis=0) for drawn in reference.estimators_samples_])
-    by_tree = np.stack([tree.predict(history.space.features(unseen)) for tree in reference.estimators_], axis=1)
+    surrogate, forest = fitted(Forest(spread="jackknife"), history), reference(history)
+    counts = np.array([(drawn[:, None] == np.arange(60)).sum(axis=0) for drawn in forest.estimators_samples_])
+    by_tree = np.stack([tree.predict(history.space.features(unseen)) for tree in forest.estimators_], axis=1)
     np.testing.assert_allclose(surrogate.spread(unseen) ** 2, Jackknife(counts).variance(by_tree), atol=1e-12)
     assert surrogate.spread(unseen).any()
     np.testing.assert_array_equal(surrogate.spread(unseen[:1]), surrogate.spread(unseen)[:1])
 
 
-def test_the_mean_ranks_unseen_configs(formula):
-    bowl = formula("bowl")
-    unseen = bowl.history(512, seed=1)
-    scores = fitted(bowl.history(512), MEAN).score(unseen.vectors)
-    assert np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(unseen.scores)))[0, 1] > 0.8
-
-
 def test_doubts_between_slow_and_fast_where_nothing_was_measured():
-    space = Space([option_knob("a", list(range(64)))])
-    history = History(space, 1)
-    measured = space.vectors([*range(16), *range(48, 64)])
-    history.add(measured, [Measurement(Status.OK, latency_s=4.0)] * 16 + [Measurement(Status.OK, latency_s=1.0)] * 16)
-    surrogate = fitted(history, Forest())
-    assert surrogate.spread(space.vectors([31, 32])).max() > 0.1
-    assert not surrogate.spread(measured).any()
-    assert not Forest().start(space).spread(measured).any()
+    vectors = LINE.vectors([*range(16), *range(48, 64)])
+    surrogate = fitted(Forest(), measured(LINE, vectors, [4.0] * 16 + [1.0] * 16))
+    assert surrogate.spread(LINE.vectors([31, 32])).max() > 0.1
+    assert not surrogate.spread(vectors).any()
+    assert not Forest().start(LINE).spread(vectors).any()
 
 
-def test_the_more_is_measured_the_less_it_doubts(formula):
-    bowl = formula("bowl")
+def test_the_more_is_measured_the_less_it_doubts(bowl):
     probes = bowl.space.sample(200, np.random.default_rng(9))
-    spreads = [fitted(bowl.history(n), Forest()).spread(probes).mean() for n in (32, 1000)]
-    assert 0 < spreads[1] < spreads[0]
+    few, many = (fitted(Forest(), bowl.history(n)).spread(probes).mean() for n in (32, 1000))
+    assert 0 < many < few
 
 
-def test_a_score_is_the_share_of_the_largest_expected_improvement(formula):
-    history = formula("bowl").history(200)
-    surrogate, mean = fitted(history, Forest()), fitted(history, MEAN)
+def test_a_score_is_the_share_of_the_largest_expected_improvement(bowl):
+    history = bowl.history(200)
+    surrogate, mean = fitted(Forest(), history), fitted(MEAN, history)
     unseen = history.space.sample(500, np.random.default_rng(3))
     vectors = np.concatenate([history.vectors, unseen])
     scores = surrogate.score(vectors)
@@ -111,26 +99,22 @@ def test_a_score_is_the_share_of_the_largest_expected_improvement(formula):
     assert 0 <= scores.min() < 0.01 and 0.1 < scores[:200].max() <= 1.0 + 1e-12
 
 
-def test_its_mean_ranks_configs_it_has_not_seen(formula):
-    bowl = formula("bowl")
-    surrogate, unseen = fitted(bowl.history(400), MEAN), bowl.history(400, seed=1)
-    ranks = np.argsort(np.argsort(unseen.scores))
-    assert ranks[np.argsort(surrogate.score(unseen.vectors))[-40:]].mean() > 0.85 * 400
+def test_its_mean_ranks_configs_it_has_not_seen(bowl):
+    unseen = bowl.history(512, seed=1)
+    scores = fitted(MEAN, bowl.history(512)).score(unseen.vectors)
+    assert np.corrcoef(ranks(scores), ranks(unseen.scores))[0, 1] > 0.8
+    assert ranks(unseen.scores)[np.argsort(scores)[-40:]].mean() > 0.85 * 512
 
 
 def test_no_improvement_anywhere_scores_nothing():
-    space = Space([option_knob("a", list(range(20)))])
-    history = History(space, 1)
-    history.add(space.vectors(range(10)), [Measurement(Status.OK, latency_s=1.0)] * 10)
-    surrogate = fitted(history, Forest())
-    assert surrogate.fitted and not surrogate.score(space.vectors(range(20))).any()
+    surrogate = fitted(Forest(), measured(LINE, LINE.vectors(range(10))))
+    assert surrogate.fitted and not surrogate.score(LINE.vectors(range(20))).any()
 
 
-def test_learns_from_the_prior(formula):
-    bowl = formula("bowl")
+def test_learns_from_the_prior(bowl):
     space, vectors = bowl.space, bowl.space.sample(60, np.random.default_rng(0))
     scores = np.linspace(0, 1, 60)
-    surrogate = fitted(History(space, bowl.flop, Examples(space.features(vectors), scores)), MEAN)
+    surrogate = fitted(MEAN, History(space, bowl.flop, Examples(space.features(vectors), scores)))
     assert np.corrcoef(surrogate.score(vectors), scores)[0, 1] > 0.9
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from anole.search.roles import Examples, History, Surrogate
 from anole.search.settings import Range
-from anole.search.surrogate.guarded import GuardedSurrogate, Model
+from anole.search.surrogate.guarded import GuardedSurrogate, Model, Prediction
 from anole.space.space import Space, Vectors
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class BoostedTreesSurrogate(GuardedSurrogate):
             found = booster.predict(data, output_margin=True)
             worst, width = float(found.min()), float(np.ptp(found)) or 1.0
 
-        def predict(vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        def predict(vectors: Vectors) -> Prediction:
             grown = booster.inplace_predict(self.space.features(vectors), predict_type="margin").astype(np.float64)
             return (grown + self._unlearned(vectors) - worst) / width, np.zeros(len(vectors))
 

@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 
 from anole.search.roles import Examples, History, Surrogate
 from anole.search.settings import Range
-from anole.search.surrogate.guarded import GuardedSurrogate, Model
+from anole.search.surrogate.guarded import GuardedSurrogate, Model, Prediction
 from anole.space.space import Space, Vectors
-
-_Predict = Callable[[NDArray[np.float32]], tuple[NDArray[np.float64], NDArray[np.float64]]]
-"""From the features of n configs to the mean over the trees and its deviation, shape (n,) each."""
 
 _BEST = 1.0
 """Perf(p*), the speed of the best config measured, relative to which all speeds are."""
@@ -72,7 +69,7 @@ class _ForestSurrogate(GuardedSurrogate):
         known = predict(np.concatenate([examples.features, drawn]))
         largest = max(_LEAST, float(expected_improvement(*known, _BEST).max()))
 
-        def score(vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        def score(vectors: Vectors) -> Prediction:
             mean, std = predict(self.space.features(vectors))
             if self.settings.acquisition == "mean":
                 return mean, std
@@ -80,8 +77,8 @@ class _ForestSurrogate(GuardedSurrogate):
 
         return score
 
-    def _grow(self, examples: Examples) -> _Predict:
-        """Returns the prediction of new trees."""
+    def _grow(self, examples: Examples) -> Callable[[NDArray[np.float32]], Prediction]:
+        """Returns new trees: a function from features to the mean over the trees and its deviation."""
         from sklearn.ensemble import RandomForestRegressor
 
         forest = RandomForestRegressor(
@@ -95,7 +92,7 @@ class _ForestSurrogate(GuardedSurrogate):
         counts = np.array([np.bincount(drawn, minlength=len(examples)) for drawn in forest.estimators_samples_])
         jackknife = Jackknife(counts) if self.settings.spread == "jackknife" else None
 
-        def predict(features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        def predict(features: NDArray[np.float32]) -> Prediction:
             # Calling the trees directly is much faster than the forest, which checks its input again for each tree.
             predicted = np.stack([tree.predict(features)[:, 0] for tree in trees], axis=1)
             std = predicted.std(axis=1) if jackknife is None else np.sqrt(jackknife.variance(predicted))

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from anole.search.roles import History
 from anole.space.space import Space, Vectors
 
-Model = Callable[[Vectors], tuple[NDArray[np.float64], NDArray[np.float64]]]
-"""Returns the scores of n index vectors, at least one, and the deviations of the predictions, shape (n,) each."""
+Prediction = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""The scores of n configs, and the deviations of what is predicted, shape (n,) each."""
+
+Model = Callable[[Vectors], Prediction]
+"""Predicts the scores of index vectors, at least one."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ class GuardedSurrogate(ABC):
         """Returns the deviations of the predictions, shape (n,)."""
         return self._predict(vectors)[1]
 
-    def _predict(self, vectors: Vectors) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _predict(self, vectors: Vectors) -> Prediction:
         if self._model is not None and len(vectors):
             try:
                 return self._model(vectors)
