@@ -21,11 +21,7 @@ Pair = tuple[Any, Any]
 
 
 def rewrite_complex(program: torch.export.ExportedProgram) -> None:
-    """Replaces complex tensors; an operator on them that is not known here stays, and so does what it reads.
-
-    Args:
-        program: a program in core operators, without side effects; it is changed.
-    """
+    """Replaces complex tensors in place in a program of core operators; unknown operators on them stay as they are."""
     nodes = [node for node in program.graph.nodes if any(map(_is_complex, [node, *node.all_input_nodes]))]
     pairs = _constant_pairs(program, nodes) if nodes else {}
     for node in nodes:
@@ -175,10 +171,6 @@ def _as_real(emit: _Emitter, data: torch.fx.Node) -> Any:
     return emit(_aten.cat.default, [emit(_aten.unsqueeze.default, part, -1) for part in emit.parts(data)], -1)
 
 
-def _as_complex(emit: _Emitter, data: torch.fx.Node) -> Any:
-    return emit(_aten.select.int, data, -1, 0), emit(_aten.select.int, data, -1, 1)
-
-
 def _from_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, onesided: bool) -> Any:
     *others, last = axes
     size = _size(data, last)
@@ -188,10 +180,6 @@ def _from_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: i
         return None
     both = _along(emit, [data], last, torch.cat([turned[0][:, :kept], turned[1][:, :kept]], 1))
     return _transformed(emit, (both[0], both[1]), others, norm, forward=True)
-
-
-def _complex_to_complex(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, forward: bool) -> Any:
-    return _transformed(emit, emit.parts(data), axes, norm, forward)
 
 
 def _to_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, size: int) -> Any:
@@ -246,10 +234,10 @@ def _size(data: torch.fx.Node, axis: int) -> int:
 
 _REWRITES: dict[Any, Callable[..., Any]] = {
     _aten._fft_r2c.default: _from_real,
-    _aten._fft_c2c.default: _complex_to_complex,
+    _aten._fft_c2c.default: lambda emit, data, *settings: _transformed(emit, emit.parts(data), *settings),
     _aten._fft_c2r.default: _to_real,
     _aten.view_as_real.default: _as_real,
-    _aten.view_as_complex.default: _as_complex,
+    _aten.view_as_complex.default: lambda emit, data: tuple(emit(_aten.select.int, data, -1, at) for at in (0, 1)),
     _aten.complex.default: lambda emit, real, imaginary: (real, imaginary),
     _aten._to_copy.default: _convert,
     _aten.real.default: lambda emit, data: emit.parts(data)[0],

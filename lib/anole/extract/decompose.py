@@ -21,7 +21,9 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     What depends on no input is a constant in it.
     """
     table = torch.export.default_decompositions()
-    for operator in (*_WHOLE, *(each for each in RECURRENT if _is_whole(program, each))):
+    calls = {operator: program.graph.find_nodes(op="call_function", target=operator) for operator in RECURRENT}
+    # torch decomposes all calls of a recurrent operator, or none.
+    for operator in (*_WHOLE, *(each for each, nodes in calls.items() if all(map(is_convertible, nodes)))):
         del table[operator]
     for operator, reworded in _REWORDED.items():
         table[operator] = reworded
@@ -29,11 +31,6 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     fold_program(decomposed)
     rewrite_complex(decomposed)
     return decomposed
-
-
-def _is_whole(program: torch.export.ExportedProgram, operator: torch._ops.OpOverload) -> bool:
-    """Returns whether all calls of a recurrent operator can be converted; torch decomposes all of them or none."""
-    return all(map(is_convertible, program.graph.find_nodes(op="call_function", target=operator)))
 
 
 def _attend(
@@ -106,10 +103,6 @@ def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None)
         return NotImplemented
     other = other.to(dtype) if isinstance(other, torch.Tensor) else data.new_full((), other, dtype=dtype)
     return torch.div(data.to(dtype), other, rounding_mode=rounding_mode)
-
-
-def _negative_view(data: torch.Tensor) -> Any:
-    return -data
 
 
 def _group_norm(
@@ -221,7 +214,7 @@ _REWORDED = {
     _aten.div.Tensor_mode: _divide,
     _aten.group_norm.default: _group_norm,
     _aten.index_put.default: _index_put,
-    _aten._neg_view.default: _negative_view,
+    _aten._neg_view.default: lambda data: -data,
     _aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
 }
 """Attention, whose products are tuned; operators that TVM's importer lacks; and those whose scales it ignores."""

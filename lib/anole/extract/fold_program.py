@@ -18,13 +18,12 @@ _GIVEN = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 def fold_program(program: torch.export.ExportedProgram) -> None:
     """Replaces each result that depends on no input by a constant, which torch evaluates much faster than TVM.
 
-    Args:
-        program: a program without side effects, as decomposing leaves it; it is changed.
+    The program, which is changed, is one without side effects, as decomposing leaves it.
     """
     values = given_values(program)
     computed = [node for node in program.graph.nodes if node not in values and _evaluate(node, values)]
-    read = [node for node in computed if isinstance(values[node], torch.Tensor) and _is_read(node, values)]
-    for node in read:
+    tensors = [node for node in computed if isinstance(values[node], torch.Tensor)]
+    for node in [node for node in tensors if node.users.keys() - values.keys()]:
         node.replace_all_uses_with(add_constant(program, f"folded_{node.name}", values[node]))
     for node in reversed(computed):
         if not node.users:
@@ -65,10 +64,6 @@ def _is_pure(node: torch.fx.Node) -> bool:
 def _is_too_large(node: torch.fx.Node) -> bool:
     results = torch.utils._pytree.tree_leaves(node.meta.get("val"))
     return any(isinstance(each, torch.Tensor) and prod(each.shape) > _MOST_ELEMENTS for each in results)
-
-
-def _is_read(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> bool:
-    return any(user not in values for user in node.users)
 
 
 def add_constant(program: torch.export.ExportedProgram, name: str, value: torch.Tensor) -> torch.fx.Node:

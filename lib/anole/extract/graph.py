@@ -10,7 +10,8 @@ import tvm
 from tvm import ir, relax, tirx
 
 from anole.documents.build import TensorInfo
-from anole.errors import ExtractError, cause
+from anole.errors import ExtractError
+from anole.extract.explained import explained
 from anole.extract.imported import Imported
 from anole.extract.passes.as_conv2d import as_conv2d
 from anole.extract.passes.canonicalize import canonicalize
@@ -65,12 +66,10 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     plain = [subpixel, normalize_products, merge_affine, once, join_branches, merge_affine, once]
     module = imported.module
     _refuse_giants(model, module)
-    try:
-        with step("converting the network"), tvm.target.Target({"kind": "llvm"}):
-            for change in (*images, *inference, *fold, *convert, *fold, *plain):
-                module = change(module)
-    except Exception as error:
-        raise ExtractError(f"model {model.name}: TVM cannot convert it: {cause(error)}") from error
+    failure = explained(f"model {model.name}: TVM cannot convert it")
+    with failure, step("converting the network"), tvm.target.Target({"kind": "llvm"}):
+        for change in (*images, *inference, *fold, *convert, *fold, *plain):
+            module = change(module)
     main = module["main"]
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))

@@ -61,13 +61,7 @@ class Operands:
 
 
 def emit_recurrence(builder: relax.BlockBuilder, recurrence: Recurrence, operands: Operands) -> list[relax.Var]:
-    """Returns the results of a recurrent layer: its states after each step, the last one, and an LSTM's last cell.
-
-    Args:
-        builder: emits Relax expressions.
-        recurrence: the layer.
-        operands: what it is computed from.
-    """
+    """Returns the results of a recurrent layer: its states after each step, the last one, and an LSTM's last cell."""
     return _Emitter(builder, recurrence, operands).results()
 
 
@@ -99,7 +93,7 @@ class _Emitter:
         own, scales = self._own, self._operands.scales
         directions, inputs = own.directions, extents(self._operands.data)[-1]
         weight = self._reshaped(self._operands.weight, [directions, own.gates, own.hidden, inputs])
-        weight = self._emit(relax.op.permute_dims(self._filled(weight, 2), [3, 0, 1, 2]))
+        weight = self._emit(relax.op.permute_dims(self._filled(weight), [3, 0, 1, 2]))
         weight = self._reshaped(weight, [inputs, self._columns])
         if scales is None:
             found = self._emit(relax.op.matmul(self._operands.data, weight))
@@ -131,7 +125,7 @@ class _Emitter:
         own = self._own
         weight = self._reshaped(self._operands.recurrent, [own.directions, own.gates, own.hidden, own.hidden])
         shape = [own.directions, own.gates, own.blocks, LANES, own.hidden]
-        blocks = self._reshaped(self._filled(weight, 2), shape)
+        blocks = self._reshaped(self._filled(weight), shape)
         return self._emit(relax.op.permute_dims(blocks, [0, 2, 4, 1, 3]))
 
     def _outer_bias(self) -> ir.Expr:
@@ -165,18 +159,19 @@ class _Emitter:
         if extents(value)[1] == 1:
             ones = relax.const(np.ones((1, gates, own.padded), np.float32))
             return self._emit(relax.op.multiply(self._reshaped(value, [own.directions, 1, 1]), ones))
-        return self._filled(self._reshaped(value, [own.directions, gates, own.hidden]), 2)
+        return self._filled(self._reshaped(value, [own.directions, gates, own.hidden]))
 
     def _state(self, value: ir.Expr | None) -> ir.Expr:
         own = self._own
         return _zeros(own.directions, own.batch, own.hidden) if value is None else value
 
-    def _filled(self, value: ir.Expr, axis: int) -> ir.Expr:
-        """Returns values with zeros behind the hidden units, which are along an axis."""
-        shape = extents(value)
-        shape[axis] = self._own.padded - self._own.hidden
-        zeros = _zeros(*shape, dtype=str(value.ty.dtype))
-        return self._emit(relax.op.concat([value, zeros], axis)) if shape[axis] else value
+    def _filled(self, value: ir.Expr) -> ir.Expr:
+        """Returns values with zeros behind the hidden units, which are along the third axis."""
+        directions, gates, hidden, *rest = extents(value)
+        if hidden == self._own.padded:
+            return value
+        zeros = _zeros(directions, gates, self._own.padded - hidden, *rest, dtype=str(value.ty.dtype))
+        return self._emit(relax.op.concat([value, zeros], 2))
 
     def _reshaped(self, value: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         return value if extents(value) == list(shape) else self._emit(relax.op.reshape(value, list(shape)))

@@ -23,18 +23,13 @@ def extract_model(
 ) -> None:
     """Writes a model's manifest for a target, and the files of all its tasks.
 
-    Args:
-        model: the model to extract.
-        target: the target's name in models.yaml.
-        description: the target's description.
-        manifest_path: the manifest; it is written last, so that its presence means that all its tasks exist.
-        tasks_dir: folder of the tasks, shared by all models; a file that holds its task already stays untouched.
+    The manifest is written last, so that its presence means that all its tasks exist. Models share the folder of
+    tasks; a file that holds its task already stays untouched.
 
     Raises:
         ExtractError: the model cannot be loaded or turned into tasks.
     """
-    hardware = get_target(description)
-    versions = extract_versions(description)
+    hardware, versions = get_target(description), extract_versions(description)
     manifest, tasks = extract_tasks(model, target, description, hardware.template_version, hardware.takes, versions)
     if not tasks:
         logger.warning("model %s: has no layer that target %s can run", model.name, target)

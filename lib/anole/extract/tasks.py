@@ -27,7 +27,7 @@ def extract_tasks(
         description: the target's whole description.
         template_version: returns the version of the template that handles a workload on this target.
         takes: returns whether an anchor operator, given its position among all, becomes a task of this target.
-        versions: the versions of the extraction and of the target's templates.
+        versions: those of the extraction and of the target's templates.
 
     Returns:
         The model's manifest, and its tasks in the order of their first layer.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,8 +14,9 @@ from torch.export.graph_signature import OutputKind
 
 from anole.declared.source import model_files
 from anole.documents.build import TensorInfo
-from anole.errors import ExtractError, cause, suggestion
+from anole.errors import ExtractError, suggestion
 from anole.extract.decompose import RECURRENT, count_layers, decompose
+from anole.extract.explained import explained
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.imported import Imported
 from anole.extract.weights import Weights, draw_weights, only_structure, vary_constants
@@ -34,19 +34,13 @@ _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     """Imports a torch model through `torch.export`.
 
-    Args:
-        model: the model's entry.
-        weights: which weights it has.
-
     Raises:
         ExtractError: the model cannot be made, does not run on its inputs, or has an operator that TVM lacks.
     """
     from tvm.relax.frontend.torch import from_exported_program
 
     from anole.extract.converters import CONVERTERS
-    from anole.extract.recurrent_converters import RECURRENT_CONVERTERS
 
-    converters = {**CONVERTERS, **RECURRENT_CONVERTERS}
     network = make_network(model, weights)
     arguments = example_inputs(model)
     try:
@@ -55,31 +49,21 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         # Some networks complete themselves when they run; of those that do not run, the message is about that.
         network = make_network(model, weights)
         run_network(model, network, arguments)
-        try:
+        with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0):
             program = _traced(network, arguments)
-        except _FAILURES as error:
-            raise ExtractError(f"model {model.name}: torch.export cannot trace it: {cause(error, line=0)}") from error
-    _refuse_unknown(model, program, converters)
+    _refuse_unknown(model, program)
     output = _tensors(model, _output_of(program))
-    try:
-        with step("importing the network"):
-            module = from_exported_program(
-                program,
-                unwrap_unit_return_tuple=True,
-                run_ep_decomposition=False,
-                custom_convert_map=converters,
-            )
-    except Exception as error:
-        raise ExtractError(f"model {model.name}: TVM cannot import it: {cause(error, line=0)}") from error
-    return Imported(
-        module,
-        tuple(TensorInfo(name, tuple(value.shape), _dtype(value)) for name, value in arguments.items()),
-        tuple(
-            TensorInfo(name, tuple(value.shape), _dtype(value))
-            for name, value in zip(_names(output), output, strict=True)
-        ),
-        _anchor_names(program),
-    )
+    with explained(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
+        options = {"unwrap_unit_return_tuple": True, "run_ep_decomposition": False}
+        module = from_exported_program(program, custom_convert_map=CONVERTERS, **options)
+    names = ["output"] if len(output) == 1 else [f"output_{i}" for i in range(len(output))]
+    results = dict(zip(names, output, strict=True))
+    return Imported(module, _infos(arguments), _infos(results), _anchor_names(program))
+
+
+def _infos(values: dict[str, torch.Tensor]) -> tuple[TensorInfo, ...]:
+    dtypes = {name: str(value.dtype).removeprefix("torch.") for name, value in values.items()}
+    return tuple(TensorInfo(name, tuple(value.shape), dtypes[name]) for name, value in values.items())
 
 
 def _traced(network: torch.nn.Module, arguments: dict[str, torch.Tensor]) -> torch.export.ExportedProgram:
@@ -99,7 +83,7 @@ def _output_of(program: torch.export.ExportedProgram) -> Any:
     return program.call_spec.out_spec.unflatten(found)
 
 
-def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram, converters: Collection[str]) -> None:
+def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
     """Raises ExtractError if TVM cannot import a program's operators or outputs."""
     from anole.extract.converters import without_converter
 
@@ -109,7 +93,7 @@ def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram, con
             f"model {model.name}: found a complex output; return its real and imaginary part, "
             "such as torch.view_as_real(output)"
         )
-    if unknown := without_converter(program, converters):
+    if unknown := without_converter(program):
         listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in unknown.items())
         raise ExtractError(
             f"model {model.name}: TVM cannot import it: found no converter for {listed}; "
@@ -120,9 +104,7 @@ def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram, con
 def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
     """Returns the network in inference mode; its random weights, if it has any, are the same in every process.
 
-    Args:
-        model: the model's entry.
-        weights: which weights it has; networks of torchvision come without.
+    Networks of torchvision come without weights of their own.
 
     Raises:
         ExtractError: there is no such network, or it cannot be made.
@@ -148,10 +130,8 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
     if not model.inputs:
         raise ExtractError(f"model {model.name}: found no `inputs`; a torch model needs the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
-    try:
+    with explained(f"model {model.name}: its `inputs` cannot be made", RuntimeError, MemoryError, line=0):
         return {name: _draw(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
-    except (RuntimeError, MemoryError) as error:
-        raise ExtractError(f"model {model.name}: its `inputs` cannot be made: {cause(error, line=0)}") from error
 
 
 def _draw(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
@@ -169,15 +149,10 @@ def run_network(
     Raises:
         ExtractError: it does not accept the inputs, or returns something other than tensors.
     """
-    try:
-        with step("running the network"), torch.no_grad():
-            output = network(*arguments.values())
-    except _FAILURES as error:
-        shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
-        raise ExtractError(
-            f"model {model.name}: does not run on inputs {{{shapes}}}: {cause(error, line=0)}"
-        ) from error
-    return _tensors(model, output)
+    shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
+    failure = explained(f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0)
+    with failure, step("running the network"), torch.no_grad():
+        return _tensors(model, network(*arguments.values()))
 
 
 def _tensors(model: ModelSpec, output: Any) -> tuple[torch.Tensor, ...]:
@@ -196,15 +171,11 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
             f"model {model.name}: found source torchvision:{model.location}, which is not a torchvision model; "
             f"{suggestion(model.location, known)}"
         )
-    try:
+    with explained(f"model {model.name}: torchvision cannot make {model.location}", line=0):
         builder = get_model_builder(model.location)
         # A detector or a segmentation model would otherwise download weights for its backbone.
         no_weights = {name: None for name in inspect.signature(builder).parameters if name.startswith("weights")}
         network: torch.nn.Module = builder(**no_weights)
-    except Exception as error:
-        raise ExtractError(
-            f"model {model.name}: torchvision cannot make {model.location}: {cause(error, line=0)}"
-        ) from error
     return network
 
 
@@ -213,28 +184,19 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
     if not name or not attribute:
         raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
     with sources_first(Path.cwd()), step(f"the factory {name}:{attribute}"):
-        factory = getattr(_imported(model, name), attribute, None)
+        with explained(f"model {model.name}: cannot import {name} (searched {Path.cwd()} first)", *_FAILURES, line=0):
+            module = import_fresh(name, model_files(model.source, Path.cwd()))
+        factory = getattr(module, attribute, None)
         if not callable(factory):
             found = "nothing" if factory is None else f"a {type(factory).__name__}"
             raise ExtractError(f"model {model.name}: found {found} at {name}:{attribute}; expected a callable")
-        try:
+        with explained(f"model {model.name}: {name}:{attribute}() failed", *_FAILURES, line=0):
             network = factory()
-        except _FAILURES as error:
-            raise ExtractError(f"model {model.name}: {name}:{attribute}() failed: {cause(error, line=0)}") from error
     if not isinstance(network, torch.nn.Module):
         raise ExtractError(
             f"model {model.name}: {name}:{attribute}() returned a {type(network).__name__}; expected a torch.nn.Module"
         )
     return network
-
-
-def _imported(model: ModelSpec, name: str) -> ModuleType:
-    try:
-        return import_fresh(name, model_files(model.source, Path.cwd()))
-    except _FAILURES as error:
-        raise ExtractError(
-            f"model {model.name}: cannot import {name} (searched {Path.cwd()} first): {cause(error, line=0)}"
-        ) from error
 
 
 def _anchor_names(program: Any) -> tuple[str, ...]:
@@ -260,11 +222,3 @@ def tensors_of(output: Any) -> Iterator[torch.Tensor]:
     elif isinstance(output, (tuple, list)):
         for value in output:
             yield from tensors_of(value)
-
-
-def _names(outputs: Sequence[torch.Tensor]) -> list[str]:
-    return ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
-
-
-def _dtype(value: torch.Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from anole.extract.onnx.graphs import OWN_DOMAINS
 from anole.extract.onnx.limits import MAX_NODES
-from anole.extract.onnx.splice import Splice
 
 MAX_UNROLLED = 4096
 """The largest number of operators to which one loop is unrolled."""
@@ -34,7 +35,7 @@ def _unroll_loop(node: ir.Node) -> bool:
     n_scans = len(node.outputs) - len(states)
     if n_turns is None or not goes_on or not _never_ends(body) or not _is_allowed(node, n_turns, body, n_scans):
         return False
-    result = Splice(node)
+    result = _Splice(node)
     truth = result.constant(np.array(True))
     turns = ([result.constant(np.array(turn, np.int64)), truth] for turn in range(n_turns))
     values, scanned = _repeated(result, body, states, n_scans, ((before, []) for before in turns))
@@ -60,7 +61,7 @@ def _unroll_scan(node: ir.Node) -> bool:
     n_turns = int(first.shape[in_axes[0]])  # type: ignore[arg-type]
     if not _is_allowed(node, n_turns, body, n_scans):
         return False
-    result = Splice(node)
+    result = _Splice(node)
 
     def slices(turn: int) -> list[ir.Value]:
         places = [n_turns - 1 - turn if is_backward else turn for is_backward in backward]
@@ -82,7 +83,7 @@ _Turn = tuple[list[ir.Value], list[ir.Value]]
 
 
 def _repeated(
-    result: Splice, body: ir.Graph, states: Sequence[ir.Value | None], n_scans: int, turns: Iterable[_Turn]
+    result: _Splice, body: ir.Graph, states: Sequence[ir.Value | None], n_scans: int, turns: Iterable[_Turn]
 ) -> tuple[list[ir.Value], list[list[ir.Value]]]:
     """Adds a loop's body for each turn; returns the last states, and each further output of all turns."""
     values = [value for value in states if value is not None]
@@ -96,7 +97,7 @@ def _repeated(
     return values, scanned
 
 
-def _stack(result: Splice, values: Sequence[ir.Value], axis: int) -> ir.Value:
+def _stack(result: _Splice, values: Sequence[ir.Value], axis: int) -> ir.Value:
     """Returns values one after the other along a new axis."""
     if result.opset < 13:
         return result.add("Concat", [result.add("Unsqueeze", [value], axes=[axis]) for value in values], axis=axis)
@@ -144,7 +145,7 @@ def _choose(node: ir.Node) -> bool:
         return False
     if condition.shape.rank() and not all(pair[0].shape.rank() for pair in pairs):
         return False
-    result = Splice(node)
+    result = _Splice(node)
     pairs = list(zip(*(result.add_body(branch, []) for branch in branches), strict=True))
     result.replace([result.add("Where", [condition, *pair]) for pair in pairs])
     return True
@@ -155,3 +156,54 @@ def _is_alike(first: ir.Value, second: ir.Value) -> bool:
     if first.shape is None or second.shape is None or not isinstance(first.type, ir.TensorType):
         return False
     return first.shape.is_static() and first.shape == second.shape and first.dtype == second.dtype
+
+
+class _Splice:
+    """The operators that replace one that has subgraphs."""
+
+    def __init__(self, node: ir.Node) -> None:
+        assert node.graph is not None
+        self.opset = node.graph.opset_imports[""]
+        self._node = node
+        self._nodes: list[ir.Node] = []
+
+    def add(self, operator: str, inputs: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
+        """Adds an operator with one output, and returns the output."""
+        node = ir.node(operator, inputs, attributes)
+        self._nodes.append(self._named(node))
+        return node.outputs[0]
+
+    def constant(self, value: NDArray[Any] | ir.TensorProtocol) -> ir.Value:
+        """Adds a constant."""
+        return self.add("Constant", [], value=ir.tensor(value))
+
+    def add_body(self, body: ir.Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
+        """Adds a copy of a subgraph, and returns its outputs."""
+        copy = body.clone(allow_outer_scope_values=True)
+        given = dict(zip(copy.inputs, inputs, strict=True))
+        for value in copy.initializers.values():
+            assert value.const_value is not None
+            given[value] = self.constant(value.const_value)
+        results = [given.get(output, output) for output in copy.outputs]
+        copy.outputs.clear()
+        ir.convenience.replace_all_uses_with(list(given), list(given.values()))
+        nodes = list(copy)
+        copy.remove(nodes)
+        self._nodes += map(self._named, nodes)
+        return results
+
+    def replace(self, values: Sequence[ir.Value]) -> None:
+        """Puts the operators in the place of the one that they replace, with a new value for each of its outputs."""
+        # A value may be an input of the network, which cannot take the name of an output.
+        fresh = [self.add("Identity", [value]) for value in values]
+        old = self._node
+        assert old.graph is not None
+        ir.convenience.replace_nodes_and_values(old.graph, old, [old], self._nodes, old.outputs, fresh)
+
+    def _named(self, node: ir.Node) -> ir.Node:
+        """Gives an operator and its outputs names of their own."""
+        node.name = f"{self._node.name or self._node.outputs[0].name}/{node.name or node.op_type}_{len(self._nodes)}"
+        for index, output in enumerate(node.outputs):
+            if output.name != "":
+                output.name = f"{node.name}:{index}"
+        return node

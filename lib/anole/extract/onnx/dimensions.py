@@ -53,7 +53,8 @@ def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
 def _forget_shapes(graph: onnx.GraphProto) -> None:
     """Removes shapes of values, except for those of operators that ONNX does not define, which nobody could find."""
     foreign = {name for node in graph.node if node.domain not in OWN_DOMAINS for name in node.output}
-    kept = [value for value in graph.value_info if value.name in foreign and all(_is_fixed(value))]
+    known = [value for value in graph.value_info if all(isinstance(size, int) for size in _dims(value))]
+    kept = [value for value in known if value.name in foreign]
     del graph.value_info[:]
     graph.value_info.extend(kept)
     for value in graph.output:
@@ -62,10 +63,6 @@ def _forget_shapes(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         for _, each in subgraphs(node):
             _forget_shapes(each)
-
-
-def _is_fixed(value: onnx.ValueInfoProto) -> list[bool]:
-    return [isinstance(size, int) for size in _dims(value)]
 
 
 def _dims(value: onnx.ValueInfoProto) -> list[int | str]:

@@ -10,7 +10,8 @@ import onnx
 from anole.declared.onnx_files import external_files
 from anole.declared.protobuf import OnnxFileError
 from anole.documents.build import TensorInfo
-from anole.errors import ExtractError, cause
+from anole.errors import ExtractError
+from anole.extract.explained import explained
 from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
 from anole.extract.onnx.limits import check_format, check_numbers, check_tensor, external_tensors
@@ -40,15 +41,10 @@ def import_onnx(model: ModelSpec) -> Imported:
         proto = read_onnx(model)
     inputs = input_infos(model, proto)
     where = f"model {model.name}: {model.location}"
-    try:
-        with step(f"preparing {model.location}"):
-            before = count_operators(proto)
-            proto = prepare(proto, inputs, operators(), where)
-            prepared = differences(before, count_operators(proto))
-    except ExtractError:
-        raise
-    except Exception as error:
-        raise ExtractError(f"{where}: cannot be prepared: {cause(error)}") from error
+    with explained(f"{where}: cannot be prepared"), step(f"preparing {model.location}"):
+        before = count_operators(proto)
+        proto = prepare(proto, inputs, operators(), where)
+        prepared = differences(before, count_operators(proto))
     shapes = {info.name: info.shape for info in inputs}
     dtypes = {info.name: info.dtype for info in inputs}
     try:
@@ -76,10 +72,8 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     if not path.is_file():
         raise ExtractError(f"model {model.name}: found no file {path}; expected an ONNX file")
     where = f"model {model.name}: {path}"
-    try:
+    with explained(f"{where} is not an ONNX file, or is damaged"):
         proto = onnx.load(path, format="protobuf", load_external_data=False)
-    except Exception as error:
-        raise ExtractError(f"{where} is not an ONNX file, or is damaged: {cause(error)}") from error
     if not proto.graph.node:
         raise ExtractError(f"{where} is not an ONNX file, or is damaged: it holds no operator")
     try:
@@ -89,10 +83,8 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     proto = select_part(model, proto)
     check_format(proto, where)
     for tensor in external_tensors(proto):
-        try:
+        with explained(f"{where}: tensor {tensor.name!r} cannot be read"):
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
-        except Exception as error:
-            raise ExtractError(f"{where}: tensor {tensor.name!r} cannot be read: {cause(error)}") from error
         check_tensor(tensor, f"{where}: tensor {tensor.name!r}")
     check_numbers(proto, where)
     return proto

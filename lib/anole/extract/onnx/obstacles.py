@@ -46,15 +46,10 @@ _LISTED = 6
 
 
 def find_obstacles(model: ir.Model, known: Collection[str], names: Collection[str]) -> str | None:
-    """Says at the end of an error message why a prepared model cannot be imported, and what the user can do.
-
-    Args:
-        model: the prepared model.
-        known: the operators that can be imported.
-        names: the values that the entry's `outputs` may name.
+    """Says why a prepared model cannot be imported, and which of some values the user can ask for instead.
 
     Returns:
-        None if nothing is known to be in the way.
+        The end of an error message, or None if nothing is known to be in the way.
     """
     problems: list[str] = []
     behind: set[ir.Value] = set()

@@ -122,11 +122,11 @@ def _row_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -
     return relax.op.nn.conv2d_transpose(*operands, **settings, output_padding=_pair(attrs.output_padding, 0))
 
 
-def _row_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
+def _pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
     attrs = call.attrs
-    op = relax.op.nn.max_pool2d if call.op.name == "relax.nn.max_pool1d" else relax.op.nn.avg_pool2d
+    op = relax.op.nn.max_pool2d if ".max_pool" in call.op.name else relax.op.nn.avg_pool2d
     return op(
-        *operands,
+        operands[0],
         pool_size=_pair(attrs.pool_size, 1),
         strides=_pair(attrs.strides, 1),
         padding=_sides(attrs.padding),
@@ -148,14 +148,14 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
         taps = taps if len(taps) == 1 else [relax.op.concat(taps, 1)]
         weights = [np.concatenate(weights, axis=1)]
     settings = {
-        "strides": _last(attrs.strides),
-        "padding": _borders(attrs.padding),
-        "dilation": _last(attrs.dilation),
+        "strides": _pair(attrs.strides, 1),
+        "padding": _sides(attrs.padding),
+        "dilation": _pair(attrs.dilation, 1),
         "groups": groups,
         "out_dtype": attrs.out_dtype,
     }
     products = [
-        relax.op.nn.conv2d(tap, relax.const(np.ascontiguousarray(part), dtype), **settings)
+        mutator.builder_.emit(relax.op.nn.conv2d(tap, relax.const(np.ascontiguousarray(part), dtype), **settings))
         for tap, part in zip(taps, weights, strict=True)
     ]
     return reduce(relax.op.add, products)
@@ -167,33 +167,16 @@ def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir
     reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
     if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
         return None
-    reach, is_max = int(attrs.pool_size[0]), call.op.name == "relax.nn.max_pool3d"
-    pooled = (relax.op.nn.max_pool2d if is_max else relax.op.nn.avg_pool2d)(
-        operands[0],
-        pool_size=_last(attrs.pool_size),
-        strides=_last(attrs.strides),
-        padding=_borders(attrs.padding),
-        dilation=_last(attrs.dilation),
-        ceil_mode=bool(attrs.ceil_mode),
-        count_include_pad=bool(attrs.count_include_pad),
-    )
-    taps = _neighbours(mutator, call, pooled, reach, 1)
-    if is_max:
+    reach = int(attrs.pool_size[0])
+    taps = _neighbours(mutator, call, _pool(mutator, call, operands), reach, 1)
+    if call.op.name == "relax.nn.max_pool3d":
         return reduce(relax.op.maximum, taps)
     total = reduce(relax.op.add, taps)
     return relax.op.multiply(total, relax.const(1 / reach, str(call.ty.dtype))) if reach > 1 else total
 
 
 def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
-    """Returns, for each depth tap of the kernel of a convolution or pool, the slices that the result's slices read.
-
-    Args:
-        mutator: the mutator that visits the call.
-        call: the convolution or pool; its strides and padding decide which slices are read.
-        images: the slices that are read.
-        reach: number of taps in the kernel's depth.
-        dilation: distance between taps, in slices.
-    """
+    """Returns, for each of `reach` depth taps of a convolution or pool, the slices that the result's slices read."""
     builder, stride = mutator.builder_, int(call.attrs.strides[0])
     front, back = int(call.attrs.padding[0]), int(call.attrs.padding[3])
     if (reach, stride, front, back) == (1, 1, 0, 0):
@@ -209,10 +192,10 @@ def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilati
         images = builder.emit(relax.op.nn.pad(images, widths))
     span = (results - 1) * stride + 1
     found = [
-        relax.op.strided_slice(images, [axis], [at], [at + span], [stride])
+        builder.emit(relax.op.strided_slice(images, [axis], [at], [at + span], [stride]))
         for at in range(0, reach * dilation, dilation)
     ]
-    return [relax.op.reshape(each, (batch * results, *rest)) if batch > 1 else each for each in found]
+    return [builder.emit(relax.op.reshape(each, (batch * results, *rest))) if batch > 1 else each for each in found]
 
 
 def _pad(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
@@ -236,21 +219,16 @@ def _alike(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
 
 
 def _pair(numbers: Sequence[Any], of_rows: int) -> tuple[int, int]:
-    return of_rows, int(numbers[0])
+    """Returns the numbers for rows and columns of three, or of one for columns alone."""
+    *_, rows, columns = (of_rows, *map(int, numbers))
+    return rows, columns
 
 
-def _last(numbers: Sequence[Any]) -> tuple[int, int]:
-    return int(numbers[1]), int(numbers[2])
-
-
-def _sides(padding: Sequence[Any]) -> tuple[int, int, int, int]:
-    """Returns (top, left, bottom, right) of the padding at both ends."""
+def _sides(padding: Sequence[Any]) -> tuple[int, ...]:
+    """Returns (top, left, bottom, right) of the padding of a volume's six sides, or of a row's two ends."""
+    if len(padding) == 6:
+        return tuple(int(padding[at]) for at in (1, 2, 4, 5))
     return 0, int(padding[0]), 0, int(padding[-1])
-
-
-def _borders(padding: Sequence[Any]) -> tuple[int, ...]:
-    """Returns (top, left, bottom, right) of the padding of a volume's six sides."""
-    return tuple(int(padding[at]) for at in (1, 2, 4, 5))
 
 
 _CONVOLUTIONS: dict[str, _Make] = {
@@ -262,8 +240,8 @@ _CONVOLUTIONS: dict[str, _Make] = {
 
 _MADE: dict[str, _Make] = {
     **_CONVOLUTIONS,
-    "relax.nn.max_pool1d": _row_pool,
-    "relax.nn.avg_pool1d": _row_pool,
+    "relax.nn.max_pool1d": _pool,
+    "relax.nn.avg_pool1d": _pool,
     "relax.nn.max_pool3d": _volume_pool,
     "relax.nn.avg_pool3d": _volume_pool,
     "relax.nn.pad": _pad,

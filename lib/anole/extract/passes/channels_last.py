@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tvm
@@ -42,66 +43,36 @@ def sink_permutations(module: tvm.IRModule) -> tvm.IRModule:
     return rewritten(module, _Sinker)
 
 
-def _alike(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
-    return relax.Call(call.op, operands, call.attrs)
+def _axis(attrs: Any, axes: _Axes) -> dict[str, Any]:
+    return {"axis": axes[int(attrs.axis)]}
 
 
-def _pad(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
-    widths = np.array([int(width) for width in call.attrs.pad_width]).reshape(-1, 2)
-    value = float(call.attrs.pad_value)
-    return relax.op.nn.pad(operands[0], widths[np.argsort(axes)].ravel().tolist(), str(call.attrs.pad_mode), value)
+def _pad_width(attrs: Any, axes: _Axes) -> dict[str, Any]:
+    widths = np.array([int(width) for width in attrs.pad_width]).reshape(-1, 2)
+    return {"pad_width": widths[np.argsort(axes)].ravel().tolist()}
 
 
-def _take(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
-    data, places = operands
-    return relax.op.take(data, places, axes[int(call.attrs.axis)], str(call.attrs.mode))
+def _group_axes(attrs: Any, axes: _Axes) -> dict[str, Any]:
+    return {"channel_axis": axes[int(attrs.channel_axis)], "axes": sorted(axes[int(axis)] for axis in attrs.axes)}
 
 
-def _slice(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
-    data, sliced, *bounds = operands
-    return relax.op.strided_slice(data, [axes[int(axis.value)] for axis in sliced.fields], *bounds)
+def _layouts(attrs: Any, axes: _Axes) -> dict[str, Any]:
+    return dict.fromkeys({"layout", "out_layout"} & set(dir(attrs)), "NHWC")
 
 
-def _log_softmax(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
-    return relax.op.nn.log_softmax(operands[0], axes[int(call.attrs.axis)])
-
-
-def _concat(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
-    return relax.op.concat(operands, axes[int(call.attrs.axis)])
-
-
-def _group_norm(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
-    attrs, spatial = call.attrs, sorted(axes[int(axis)] for axis in call.attrs.axes)
-    channel = axes[int(attrs.channel_axis)]
-    return relax.op.nn.group_norm(
-        *operands, attrs.num_groups, channel, spatial, float(attrs.epsilon), attrs.center, attrs.scale
-    )
-
-
-def _relaid(call: ir.Call, operands: Sequence[ir.Expr], axes: _Axes) -> ir.Expr:
-    layouts = dict.fromkeys({"layout", "out_layout"} & set(dir(call.attrs)), "NHWC")
-    return with_attrs(call, operands, **layouts)
-
-
-_LAID = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "image.resize2d")
+_LAID = tuple(
+    f"relax.{name}" for name in ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "image.resize2d")
+)
 """Operators whose attributes name the layout of their data, which is NCHW after the permutation."""
 
-_MOVED: dict[str, Callable[[ir.Call, Sequence[ir.Expr], _Axes], ir.Expr]] = {
-    **dict.fromkeys(ELEMENTWISE, _alike),
-    **{f"relax.{name}": _relaid for name in _LAID},
-    "relax.concat": _concat,
-    "relax.nn.group_norm": _group_norm,
-    "relax.nn.pad": _pad,
-    "relax.nn.log_softmax": _log_softmax,
-    "relax.strided_slice": _slice,
-    "relax.take": _take,
+_CHANGED: dict[str, Callable[[Any, _Axes], dict[str, Any]]] = {
+    **dict.fromkeys((*ELEMENTWISE, "relax.strided_slice"), lambda attrs, axes: {}),
+    **dict.fromkeys(_LAID, _layouts),
+    **dict.fromkeys(("relax.concat", "relax.nn.log_softmax", "relax.take"), _axis),
+    "relax.nn.group_norm": _group_axes,
+    "relax.nn.pad": _pad_width,
 }
-"""Rebuilds each operator on operands that are not permuted; axis i of the call becomes `axes[i]`."""
-
-_FIRST_ONLY = tuple(
-    f"relax.{name}" for name in ("nn.group_norm", "nn.log_softmax", "nn.pad", "strided_slice", "take", *_LAID)
-)
-"""Operators of which only the first operand is data."""
+"""The attributes that change where axis i of an operator's data becomes `axes[i]`."""
 
 
 @mutator
@@ -111,7 +82,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         name = operator_of(call)
         if name == "relax.permute_dims":
             return self._joined(call)
-        if name not in _MOVED or len(getattr(call.ty, "shape", None) or ()) != len(_TO_CHANNELS_FIRST):
+        if name not in _CHANGED or len(getattr(call.ty, "shape", None) or ()) != len(_TO_CHANNELS_FIRST):
             return call
         operands, others = self._operands(name, call)
         if all(self._before(operand) is None for operand in operands):
@@ -119,16 +90,23 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         laid = [self._as_it_lies(operand) for operand in operands]
         if any(operand is None for operand in laid):
             return call
-        moved = _MOVED[name](call, [*laid, *others], _TO_CHANNELS_FIRST)
-        return relax.op.permute_dims(self.builder_.emit(moved), _TO_CHANNELS_FIRST)
+        changed = _CHANGED[name](call.attrs, _TO_CHANNELS_FIRST)
+        moved = with_attrs(call, [relax.Tuple(laid)] if name == "relax.concat" else [*laid, *others], **changed)
+        return relax.op.permute_dims(moved, _TO_CHANNELS_FIRST)
 
     def _operands(self, name: str, call: ir.Call) -> tuple[list[ir.Expr], list[ir.Expr]]:
         """Returns the operands whose order changes, and the remaining ones."""
         if name == "relax.concat":
             joined = bound(self, call.args[0])
             return (list(joined.fields) if isinstance(joined, relax.Tuple) else []), []
-        n_data = 1 if name in _FIRST_ONLY else len(call.args)
-        return list(call.args[:n_data]), list(call.args[n_data:])
+        if name in ELEMENTWISE:
+            return list(call.args), []
+        data, *others = call.args
+        if name == "relax.strided_slice":
+            sliced, *bounds = others
+            moved = [relax.prim_value(_TO_CHANNELS_FIRST[int(axis.value)]) for axis in sliced.fields]
+            others = [relax.Tuple(moved), *bounds]
+        return [data], others
 
     def _joined(self, call: ir.Call) -> ir.Expr:
         """Merges two consecutive permutations; returns the data itself if they cancel out."""

@@ -49,6 +49,8 @@ def operator_of(expr: ir.Expr | None) -> str:
 
 def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changed: Any) -> ir.Call:
     """Returns a call of the same operator on other operands, with some of its attributes changed."""
+    if not changed:
+        return relax.Call(call.op, operands, call.attrs)
     names = set(dir(call.attrs)) - set(dir(ir.Attrs))
     attrs = {name: getattr(call.attrs, name) for name in names} | changed
     return relax.Call(call.op, operands, ir.make_node(f"relax.attrs.{type(call.attrs).__name__}", **attrs))
@@ -62,13 +64,7 @@ def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
 
 
 def bound_for_one(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
-    """Returns the expression bound to a variable that is read only once, or that the mutator made; None for others.
-
-    Args:
-        mutator: the mutator whose new function contains the variable.
-        uses: how often each variable is read, see `read_counts`.
-        value: a variable; None is returned for any other expression.
-    """
+    """Returns the expression bound to a variable that is read once, see `read_counts`, or is new; None for all else."""
     is_read_once = isinstance(value, relax.Var) and uses.get(value, 1) == 1
     return mutator.lookup_binding(value) if is_read_once else None
 

@@ -16,16 +16,9 @@ from anole.extract.onnx.operators import (
 )
 from anole.extract.onnx.operators.call import Converter
 
-CONVERTERS: dict[str, Converter] = {
-    **constants.CONVERTERS,
-    **convolution.CONVERTERS,
-    **elementwise.CONVERTERS,
-    **indexing.CONVERTERS,
-    **pooling.CONVERTERS,
-    **quantization.CONVERTERS,
-    **recurrent.CONVERTERS,
-    **reductions.CONVERTERS,
-    **resize.CONVERTERS,
-    **spectrum.CONVERTERS,
-}
+_FAMILIES = (
+    *(constants, convolution, elementwise, indexing, pooling),
+    *(quantization, recurrent, reductions, resize, spectrum),
+)
+CONVERTERS: dict[str, Converter] = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
 """Converters by the operator's type; they precede those of TVM."""

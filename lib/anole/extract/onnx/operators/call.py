@@ -174,6 +174,11 @@ def const(values: NDArray[Any] | Sequence[float] | float, dtype: str) -> relax.E
     return relax.const(np.asarray(values, dtype, order="C"), dtype)
 
 
+def along(axis: int, rank: int, extent: int = -1) -> list[int]:
+    """Returns the shape in which values along one axis broadcast to a tensor."""
+    return [extent if each == axis % rank else 1 for each in range(rank)]
+
+
 def replaced(indices: Sequence[Any], axis: int, index: Any) -> list[Any]:
     """Returns indices with one along an axis replaced."""
     return [*indices[:axis], index, *indices[axis + 1 :]]

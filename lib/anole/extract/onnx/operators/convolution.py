@@ -120,7 +120,7 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
 
 
 def _conv_transpose(call: Call) -> relax.Expr:
-    """Leaves constant weights to TVM, whose kernels are rewritten as convolutions."""
+    """Leaves constant weights to TVM, whose kernels are rewritten as convolutions; others gather what they get."""
     _, channels, *image = call.shape(0)
     _, per_group, *kernel_shape = call.shape(1)
     rank = len(image)
@@ -130,7 +130,20 @@ def _conv_transpose(call: Call) -> relax.Expr:
     if is_constant and rank <= 2:
         return call.by_tvm()
     groups = call.integer("group", 1)
-    found = _scattered(call, window, image, result, channels // groups, groups, per_group)
+
+    def compute(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        channel = te.reduce_axis((0, channels // groups), "rc")
+        taps = window.taps()
+
+        def one(n: Any, o: Any, *at: Any) -> Any:
+            places, reaches = _sources(window, at, taps, image)
+            source = o // per_group * (channels // groups) + channel
+            value = data(n, source, *places) * weight(source, o % per_group, *taps)
+            return te.sum(tirx.if_then_else(reaches, value, tirx.const(0, data.dtype)), [channel, *taps])
+
+        return te.compute((data.shape[0], groups * per_group, *result), one, "transposed")
+
+    found = call.kernel(compute, call.input(0), call.input(1))
     if call.has(2):
         bias = relax.op.reshape(call.input(2), [1, per_group * groups, *[1] * rank])
         found = call.emit(relax.op.add(found, bias))
@@ -154,32 +167,6 @@ def _transposed_window(
         before, after = _pads_of([w - r for w, r in zip(whole, result, strict=True)], mode)
     result = tuple(w - b - a for w, b, a in zip(whole, before, after, strict=True))
     return replace(window, before=before, after=after), result
-
-
-def _scattered(
-    call: Call,
-    window: Window,
-    image: Sequence[int],
-    result: Sequence[int],
-    depth: int,
-    groups: int,
-    per_group: int,
-) -> relax.Expr:
-    """Returns the transposed convolution without bias: each output gathers what reaches it."""
-
-    def compute(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        channel = te.reduce_axis((0, depth), "rc")
-        taps = window.taps()
-
-        def one(n: Any, o: Any, *at: Any) -> Any:
-            places, reaches = _sources(window, at, taps, image)
-            source = o // per_group * depth + channel
-            value = data(n, source, *places) * weight(source, o % per_group, *taps)
-            return te.sum(tirx.if_then_else(reaches, value, tirx.const(0, data.dtype)), [channel, *taps])
-
-        return te.compute((data.shape[0], groups * per_group, *result), one, "transposed")
-
-    return call.kernel(compute, call.input(0), call.input(1))
 
 
 def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequence[int]) -> tuple[list[Any], Any]:
@@ -256,14 +243,7 @@ def _deform_conv(call: Call) -> relax.Expr:
 
 
 def bilinear(pixel: Any, at: Sequence[Any], image: Sequence[int], dtype: str) -> Any:
-    """Returns the value between four pixels; those outside of the image are zero.
-
-    Args:
-        pixel: returns a pixel at integer places.
-        at: the place as numbers of type `dtype`.
-        image: the image's height and width.
-        dtype: the type of places and pixels.
-    """
+    """Returns the value between four pixels, each given by its integer places; those outside of the image are zero."""
     low = [tirx.floor(place) for place in at]
     total: Any = tirx.const(0, dtype)
     for corner in np.ndindex(2, 2):

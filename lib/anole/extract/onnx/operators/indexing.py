@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, replaced, shape_of
+from anole.extract.onnx.operators.call import Call, Converter, along, const, dtype_of, replaced, shape_of
 from anole.extract.onnx.operators.convolution import is_inside
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -46,7 +46,7 @@ def _scattered(
 
 def _counted(axis: int, extents: Sequence[int]) -> NDArray[np.int64]:
     """Returns the places along an axis, in a shape that broadcasts to a tensor."""
-    return np.arange(extents[axis]).reshape([-1 if each == axis else 1 for each in range(len(extents))])
+    return np.arange(extents[axis]).reshape(along(axis, len(extents)))
 
 
 def _max_unpool(call: Call) -> relax.Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
+from anole.extract.onnx.operators.call import Call, Converter, along, const, dtype_of, shape_of
 from anole.extract.onnx.operators.whole_products import convolve_whole, factor, multiply_whole
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
@@ -55,16 +55,12 @@ def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
         return call.emit(relax.op.reshape(parameter, [1] * len(shape)))
     axis = call.normal_axis(call.integer("axis", 1), len(shape))
     if own == shape[axis : axis + 1]:
-        return call.emit(relax.op.reshape(parameter, [1] * axis + [*own] + [1] * (len(shape) - axis - 1)))
+        return call.emit(relax.op.reshape(parameter, along(axis, len(shape), own[0])))
     size = call.integer("block_size", 0)
     if size and len(own) == len(shape) and -(-shape[axis] // size) == own[axis]:
         places = np.arange(shape[axis]) // size
         return call.taken(parameter, places, axis)
     raise call.refuse(f"found scales or zero points of shape {list(own)} for data of shape {list(shape)}")
-
-
-def _dynamic_quantize(call: Call) -> list[relax.Expr]:
-    return dynamic_quantize(call, call.input(0))
 
 
 def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
@@ -84,14 +80,6 @@ def _parameters(least: te.Tensor, most: te.Tensor, levels: te.Tensor) -> list[te
     divisor = te.compute((), lambda: tirx.Select(scale() == zero, one, scale()), "divisor")
     point = te.compute((), lambda: tirx.min(tirx.nearbyint(-low / divisor()), levels()).astype("uint8"), "point")
     return [scale, divisor, point]
-
-
-def _conv_integer(call: Call) -> relax.Expr:
-    return convolve_whole(call, factor(call, 0, 2, 1), factor(call, 1, 3, 0))
-
-
-def _matmul_integer(call: Call) -> relax.Expr:
-    return multiply_whole(call, factor(call, 0, 2, -2), factor(call, 1, 3, -1))
 
 
 def _qlinear_conv(call: Call) -> relax.Expr:
@@ -121,8 +109,7 @@ def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
             len(own) != 1 or shape_of(product)[own_axis] != own[0] or (call.operator == "QLinearConv" and scale is left)
         ):
             raise call.refuse(f"found scales of shape {list(own)} for a result of shape {list(shape_of(product))}")
-        extents = [own[0] if i == own_axis % rank else 1 for i in range(rank)] if many else []
-        scales.append(emit(relax.op.reshape(scale, extents)))
+        scales.append(emit(relax.op.reshape(scale, along(own_axis, rank, own[0]) if many else [])))
     factor = emit(relax.op.divide(relax.op.multiply(scales[0], scales[1]), scales[2]))
     scaled = emit(relax.op.multiply(call.cast(product, "float32"), factor))
     zero = call.input(7)
@@ -132,10 +119,10 @@ def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
 
 
 CONVERTERS: dict[str, Converter] = {
-    "ConvInteger": _conv_integer,
+    "ConvInteger": lambda call: convolve_whole(call, factor(call, 0, 2, 1), factor(call, 1, 3, 0)),
     "DequantizeLinear": _dequantize,
-    "DynamicQuantizeLinear": _dynamic_quantize,
-    "MatMulInteger": _matmul_integer,
+    "DynamicQuantizeLinear": lambda call: dynamic_quantize(call, call.input(0)),
+    "MatMulInteger": lambda call: multiply_whole(call, factor(call, 0, 2, -2), factor(call, 1, 3, -1)),
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": _quantize,

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
-from anole.extract.onnx.operators.call import Call, const, dtype_of, shape_of
+from anole.extract.onnx.operators.call import Call, along, const, dtype_of, shape_of
 from anole.extract.onnx.operators.convolution import Window, convolve, groups_of
 from anole.extract.passes.mutators import bound, bound_call, operator_of
 
@@ -112,7 +112,7 @@ def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]
         raise call.refuse(f"found zero points of shape {list(own)} for data of shape {list(shape)}")
     if own[0] != shape[axis]:
         raise call.refuse(f"found {own[0]} zero points for {shape[axis]} indices")
-    return [own[0] if at == axis % len(shape) else 1 for at in range(len(shape))]
+    return along(axis, len(shape), own[0])
 
 
 def convolve_whole(call: Call, data: Factor, weight: Factor) -> relax.Expr:

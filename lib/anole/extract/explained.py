@@ -1,0 +1,26 @@
+"""Turns whatever fails within a model, or in a library that loads it, into one message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from anole.errors import ExtractError, cause
+
+
+@contextmanager
+def explained(what: str, *failures: type[BaseException], line: int = -1) -> Iterator[None]:
+    """Raises ExtractError of what failed, with its cause; errors that say so already stay as they are.
+
+    Args:
+        what: the model, and what cannot be done with it.
+        failures: what may be raised; any `Exception` if none is named.
+        line: which line of the failure's message says most: the last one of TVM's, and the first one of torch's.
+    """
+    caught = failures or (Exception,)
+    try:
+        yield
+    except ExtractError:
+        raise
+    except caught as error:
+        raise ExtractError(f"{what}: {cause(error, line)}") from error
