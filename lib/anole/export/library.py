@@ -16,9 +16,9 @@ from anole.targets.cpu.runtime import find_compiler
 from anole.targets.shared.kernel import run_tool
 
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
-_SOURCES = ("network.c", "processor.c", "weights.c")
 _FUNCTIONS = ("create", "run", "destroy", "level", "error_text")
 _PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace"})
+"""What the library has in the place of TVM's runtime."""
 
 
 def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None:
@@ -45,44 +45,37 @@ def link_level(folder: Path, level: Level, kernels: Path) -> Path:
     objects = [str(path) for path in (kernels, pointers) if path.exists()]
     run_tool("linker", [_tool("ld"), "-r", "-o", str(linked), *objects])
     run_tool("objcopy", [_tool("objcopy"), f"--keep-global-symbol={table}", "--strip-debug", str(linked)])
-    _check_calls(linked.read_bytes())
-    return linked
-
-
-def _check_calls(content: bytes) -> None:
-    """Checks that an object names nothing of TVM's runtime but what the library has."""
-    names = {name.decode() for name in content.split(b"\0") if name.startswith(b"__TVM") and name.isascii()}
-    if strange := sorted(names - _PROVIDED):
+    named = (name for name in linked.read_bytes().split(b"\0") if name.startswith(b"__TVM") and name.isascii())
+    if strange := sorted({name.decode() for name in named} - _PROVIDED):
         raise ExportError(f"kernels call {', '.join(strange)} of TVM's runtime, which has no form in C")
+    return linked
 
 
 def link_library(
     folder: Path,
     levels: Sequence[Path],
-    shared: Path,
-    static: Path,
+    made: Path,
     prefix: str,
     threads: int,
     weights: Path | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Links the library, shared and static.
+    """Links the library, shared and static, into the folder `made`.
 
-    The sources are in the folder, and the levels are the objects of `link_level`. At most so many threads run the
+    The sources are in the other folder, and the levels are the objects of `link_level`. At most so many threads run the
     network, with the caller; the weights are given if they shall be in the library.
 
     Raises:
         MachineError: a tool is missing or failed.
     """
+    shared, static = made / f"lib{prefix}.so", made / f"lib{prefix}.a"
     defined = [f"-DANOLE_THREADS={threads}", f"-DANOLE_MOST_THREADS={threads}"]
     if weights is not None:
         defined.append(f'-DWEIGHTS_INSIDE="{weights}"')
-    objects = [folder / f"{Path(source).stem}.o" for source in _SOURCES]
-    for source, made in zip(_SOURCES, objects, strict=True):
-        _compile(folder, source, made, [*defined, *options])
-    whole = folder / "whole.o"
+    network, whole = folder / "network.o", folder / "whole.o"
+    _compile(folder, "network.c", network, [*defined, *options])
     functions = [f"--keep-global-symbol={prefix}_{name}" for name in _FUNCTIONS]
-    run_tool("linker", [_tool("ld"), "-r", "-o", str(whole), *map(str, [*objects, *levels])])
+    run_tool("linker", [_tool("ld"), "-r", "-o", str(whole), *map(str, [network, *levels])])
     run_tool("objcopy", [_tool("objcopy"), *functions, str(whole)])
     run_tool("archiver", [_tool("ar"), "rcsD", str(static), str(whole)])
     linking = ["-shared", "-static-libgcc", f"-Wl,-soname,{shared.name},-z,now,-z,noexecstack,--no-undefined"]

@@ -176,10 +176,7 @@ def _tensor_row(network: Network, operand: Operand, extents: list[int]) -> str:
 
 def _level_lines(level: Level) -> list[str]:
     bits = [f"{{{leaf:#x}, {subleaf}, {register}, {bit}}}," for leaf, subleaf, register, bit in level.bits]
-    return [
-        f"extern const kernel {table_name(level)}[];",
-        _table("cpu_bit", f"bits_{level.identifier}", bits),
-    ]
+    return [f"extern const kernel {table_name(level)}[];", _table("cpu_bit", f"bits_{level.identifier}", bits)]
 
 
 def _level_row(level: Level) -> str:

@@ -119,10 +119,8 @@ def write_library(
     }
     write_sources(scratch, own, prefix)
     levels = [link_level(scratch, level, path) for level, path in zip(network.levels, kernels, strict=True)]
-    link_library(
-        scratch, levels, made / f"lib{prefix}.so", made / f"lib{prefix}.a", prefix, network.threads,
-        weights if network.weights_inside else None, options,
-    )  # fmt: skip
+    inside = weights if network.weights_inside else None
+    link_library(scratch, levels, made, prefix, network.threads, inside, options)
 
 
 def check_library(build: Build, source: Path, wrapper: Path) -> None:

@@ -3,6 +3,7 @@
  * An instance lies at the beginning of its arena. Behind it are the intermediate tensors, room for inputs and outputs that
  * the caller has not aligned, and what kernels allocate: outside parallel loops, and for each thread within them.
  */
+#define _GNU_SOURCE
 #include "api.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
-/* Levels of instructions, and what the processor must have for them. */
-#ifndef PROCESSOR_H_
-#define PROCESSOR_H_
+/* Finds out whether the processor has a level of instructions, and the system saves its registers. */
+#include <cpuid.h>
+
 #include "kernels.h"
 
 /* What the instruction `cpuid` says at one place; registers are numbered eax, ebx, ecx, edx. */
@@ -17,7 +17,32 @@ typedef struct {
   int avx, avx_512; /* whether its registers are used, which the system must save */
 } instruction_set;
 
-/* Returns whether the processor and the system have a level. */
-int processor_has(const instruction_set* level);
+enum { SAVES_REGISTERS = 1 << 27, SSE_AND_AVX = 0x6, AVX_512 = 0xe0 };
 
-#endif
+static int has(const cpu_bit* bit) {
+  unsigned registers[4], most = __get_cpuid_max(bit->leaf & 0x80000000, 0);
+  if (most < bit->leaf) return 0;
+  if (bit->leaf == 7 && bit->subleaf) {
+    __cpuid_count(7, 0, registers[0], registers[1], registers[2], registers[3]);
+    if (registers[0] < bit->subleaf) return 0;
+  }
+  __cpuid_count(bit->leaf, bit->subleaf, registers[0], registers[1], registers[2], registers[3]);
+  return registers[bit->position_of_register] >> bit->bit & 1;
+}
+
+/* Returns which registers the system saves when it switches threads. */
+static unsigned saved_registers(void) {
+  unsigned a, b, c, d, low, high;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & SAVES_REGISTERS)) return 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+/* Returns whether the processor and the system have a level. */
+static int processor_has(const instruction_set* level) {
+  unsigned needed = (level->avx ? SSE_AND_AVX : 0) | (level->avx_512 ? AVX_512 : 0);
+  if (needed && (saved_registers() & needed) != needed) return 0;
+  for (int i = 0; i < level->bit_count; ++i)
+    if (!has(&level->bits[i])) return 0;
+  return 1;
+}
