@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from anole.__main__ import main
 from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.network.network import Pool
+from anole.targets.vta.network.pool import lower_pool
 from anole.targets.vta.report import draw_timeline, summarize, utilisation
 from anole.targets.vta.simulator.timing import simulate
 from anole.targets.vta.templates.conv2d import Schedule, lower_conv2d
@@ -58,6 +60,12 @@ def test_cycles_that_were_never_compared_are_called_extrapolated(program):
     told = [summarize(each)[0].splitlines()[1] for each in (program, wide, unknown)]
     assert all(line.startswith("cycles") for line in told)
     assert [line.endswith("extrapolated") for line in told] == [False, False, True]
+
+
+def test_a_pooling_is_reported_though_it_multiplies_nothing():
+    pool = Pool("pool", (2, 2), (2, 2), (0, 0, 0, 0), "x", "y", 0)
+    told, _ = summarize(lower_pool(pool, (1, 8, 8, 16), Geometry(variant="vta++")))
+    assert "0.0  multiply-adds a cycle, 0.0% of what the memory bus allows" in told
 
 
 def run(*arguments):

@@ -77,6 +77,8 @@ def summarize(program: Program) -> tuple[str, Timeline]:
     timeline = simulate(program.instructions, program.geometry)
     used = utilisation(program, timeline)
     bound = "the matrix unit" if used.attainable == used.peak else "the memory bus"
+    # A pooling does not use the matrix unit.
+    share = used.reached / used.attainable if used.operations else 0.0
     lines = [
         f"instructions  {len(program.instructions):12}",
         f"cycles        {used.cycles:12}" + ("  extrapolated" if is_extrapolated(program.geometry) else ""),
@@ -85,7 +87,7 @@ def summarize(program: Program) -> tuple[str, Timeline]:
         f"read          {used.read_bytes:12}  bytes",
         f"written       {used.write_bytes:12}  bytes",
         f"intensity     {used.intensity:12.1f}  multiply-adds a byte",
-        f"reached       {used.reached:12.1f}  multiply-adds a cycle, {used.reached / used.attainable:.1%} of what "
+        f"reached       {used.reached:12.1f}  multiply-adds a cycle, {share:.1%} of what "
         f"{bound} allows ({used.attainable:.1f}; the peak is {used.peak:.0f})",
     ]
     return "\n".join(lines), timeline
