@@ -1,4 +1,4 @@
-"""Random steps of quantised networks: layers and poolings of every shape that a small accelerator can run."""
+"""Random convolutions, and random steps of quantised networks that a small accelerator can run."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import assume
+from hypothesis import assume, reject
 from hypothesis import strategies as st
 
-from anole.targets.vta.geometry import DEFAULT, INSTRUCTION_BYTES, Geometry
-from anole.targets.vta.isa import Alu, AluOpcode, decode, encode
+from anole.errors import ConfigError
+from anole.targets.vta.geometry import DEFAULT, Geometry
+from anole.targets.vta.isa import Alu, AluOpcode, decode_stream, encode_stream
 from anole.targets.vta.network.network import AcceleratorLayer, Pool, Quantized, QuantizedNetwork
 from anole.targets.vta.network.simulated_accelerator import Loaded, can_add, load_step
+from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, lower_conv2d
 from anole.targets.vta.templates.design import can_run, conv2d_space
+from anole.targets.vta.templates.program import Program
 from anole.task import Conv2d
 
 GEOMETRIES = [
@@ -31,6 +33,37 @@ GEOMETRIES = [
     Geometry(block_in=8, block_out=8, inp_bytes=1 << 10, wgt_bytes=1 << 11, acc_bytes=1 << 11),
     Geometry(inp_bytes=1 << 12, acc_bytes=1 << 12, variant="vta++"),
 ]
+
+
+@st.composite
+def convolutions(draw: Any, geometries: Any) -> tuple[tuple[Any, ...], Program]:
+    """Returns the arguments of `lower_conv2d` for a convolution of many small tiles, and its program."""
+    g = draw(geometries)
+    tile_h, tile_w, h_threads, oc_threads = (draw(st.integers(1, most)) for most in (3, 3, 2, 2))
+    kernel, stride = (draw(st.integers(1, 3)), draw(st.integers(1, 3))), draw(st.integers(1, 2))
+    padding = draw(st.one_of(st.just((0, 0, 0, 0)), st.tuples(*[st.integers(0, 3)] * 4)))
+    rows, columns = draw(st.integers(1, 8)) * tile_h * h_threads, draw(st.integers(1, 8)) * tile_w
+    # Most of what is drawn can be lowered.
+    tile_ci = 1 if any(padding) else draw(st.integers(1, 2))
+    tile_co = draw(st.integers(1, 2)) if tile_w == columns else 1
+    top, left, bottom, right = padding
+    w = Conv2d(
+        g.batch * draw(st.integers(1, 2)),
+        (rows - 1) * stride + kernel[0] - top - bottom,
+        (columns - 1) * stride + kernel[1] - left - right,
+        g.block_in * tile_ci * draw(st.integers(1, 6)),
+        g.block_out * tile_co * oc_threads * draw(st.integers(1, 6)),
+        kernel,
+        (stride, stride),
+        padding,
+    )
+    assume(w.height > 0 and w.width > 0)
+    steps = draw(st.sampled_from([SHIFT_AND_CLIP, (Bias(), *SHIFT_AND_CLIP), (Bias(), Residual(), *SHIFT_AND_CLIP)]))
+    arguments = (w, Schedule(tile_h, tile_w, tile_ci, tile_co, h_threads, oc_threads), g, steps)
+    try:
+        return arguments, lower_conv2d(*arguments)
+    except ConfigError:
+        reject()
 
 
 @dataclass(frozen=True)
@@ -48,17 +81,15 @@ class Case:
         return QuantizedNetwork(names, (self.step.result,), (self.step,))
 
     def load(self) -> Loaded:
-        return load_step(self.step, self.inputs[0].numbers.shape, self.geometry)
+        return load_step(self.step, self.geometry, self.inputs[0].numbers.shape)
 
 
 def change_stream(path: Path, opcode: AluOpcode, geometry: Geometry, /, **values: Any) -> None:
     """Changes fields of all ALU instructions of an opcode in a stream."""
-    stream = path.read_bytes()
-    words = (stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES))
-    program = [decode(int.from_bytes(word, "little"), geometry) for word in words]
+    program = decode_stream(path.read_bytes(), geometry)
     changed = [each._replace(**values) if isinstance(each, Alu) and each.opcode == opcode else each for each in program]
-    assert changed != program
-    path.write_bytes(b"".join(encode(each, geometry).to_bytes(INSTRUCTION_BYTES, "little") for each in changed))
+    assert tuple(changed) != program
+    path.write_bytes(encode_stream(changed, geometry))
 
 
 def change_arrays(path: Path, **changes: Callable[[Any], Any]) -> None:
@@ -131,19 +162,5 @@ def pool_cases(draw: Any) -> Case:
     return case
 
 
-@pytest.fixture(scope="session")
-def steps() -> Any:
-    """A strategy: a layer that some accelerator can run, with data and perhaps a residual, or more rarely a pooling."""
-    return st.one_of(layer_cases(), layer_cases(), pool_cases())
-
-
-@pytest.fixture(scope="session")
-def tiny_layers() -> Any:
-    """The same, so small that Python's own loops are fast enough."""
-    return layer_cases([Geometry(block_in=4, block_out=4, inp_bytes=1 << 10, wgt_bytes=1 << 10, acc_bytes=1 << 10)], 4)
-
-
-@pytest.fixture(scope="session")
-def pools() -> Any:
-    """A strategy: a pooling that VTA++ can run."""
-    return pool_cases()
+STEPS = st.one_of(layer_cases(), layer_cases(), pool_cases())
+"""Layers that some accelerator can run, with data and perhaps a residual, and more rarely poolings."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -10,23 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.errors import AnoleError
-from anole.targets.vta.geometry import Geometry, Memory
+from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 
 _WORD_BITS = 64
 
 
 class StreamError(AnoleError):
     """A program is malformed or deadlocks; the message names the instruction."""
-
-
-class Opcode(IntEnum):
-    """What an instruction does, in its lowest three bits."""
-
-    LOAD = 0
-    STORE = 1
-    GEMM = 2
-    FINISH = 3
-    ALU = 4
 
 
 class AluOpcode(IntEnum):
@@ -158,13 +149,8 @@ class Uop(NamedTuple):
 Word = TypeVar("Word", int, NDArray[np.int64])
 """A word of bits, or an array of words."""
 
-_KINDS: dict[Opcode, type[Instruction]] = {
-    Opcode.LOAD: Load,
-    Opcode.STORE: Store,
-    Opcode.GEMM: Gemm,
-    Opcode.FINISH: Finish,
-    Opcode.ALU: Alu,
-}
+_KINDS: tuple[type[Instruction], ...] = (Load, Store, Gemm, Finish, Alu)
+"""The instructions by their opcodes, the lowest three bits."""
 
 _MEANINGS = {"memory": Memory, "opcode": AluOpcode, "reset": bool, "use_imm": bool, "pad_min": bool}
 """What the bits of a field stand for, if they are no whole number."""
@@ -174,15 +160,16 @@ def encode(instruction: Instruction, geometry: Geometry) -> int:
     """Returns the 128 bits of an instruction; raises StreamError where a field is too narrow for its value."""
     values = {name: int(value) for name, value in instruction._asdict().items() if name != "dependence"}
     values |= {name: int(flag) for name, flag in instruction.dependence._asdict().items()}
-    values["op"] = opcode = Opcode[type(instruction).__name__.upper()]
-    if opcode == Opcode.STORE:
+    kind = type(instruction)
+    values["op"] = opcode = _KINDS.index(kind)
+    if kind is Store:
         values["memory"] = Memory.OUT & _memory_mask(geometry)
     word = 0
     for name, offset, bits in _layout(opcode, geometry):
         value = values.get(name, 0)
         low, high = (-(1 << bits - 1), 1 << bits - 1) if name == "imm" else (0, 1 << bits)
         if not low <= value < high:
-            raise StreamError(f"{type(instruction).__name__.upper()}: {name} is {value}; {low} to {high - 1} fit")
+            raise StreamError(f"{kind.__name__.upper()}: {name} is {value}; {low} to {high - 1} fit")
         word |= (value & (1 << bits) - 1) << offset
     return word
 
@@ -191,24 +178,34 @@ def decode(word: int, geometry: Geometry) -> Instruction:
     """Returns the instruction that 128 bits encode; raises StreamError if there is none."""
     if not 0 <= word < 1 << 2 * _WORD_BITS:
         raise StreamError(f"an instruction has {2 * _WORD_BITS} bits; found {word:#x}")
-    number = word & 7
-    if number not in list(Opcode):
-        raise StreamError(f"unknown opcode {number}; allowed are 0 to {max(Opcode)}")
-    opcode = Opcode(number)
+    opcode = word & 7
+    if opcode >= len(_KINDS):
+        raise StreamError(f"unknown opcode {opcode}; allowed are 0 to {len(_KINDS) - 1}")
+    kind = _KINDS[opcode]
     values = {name: word >> offset & (1 << bits) - 1 for name, offset, bits in _layout(opcode, geometry)}
     flags = Dependence(*(bool(values[name]) for name in Dependence._fields))
     found = values.get("memory")
-    if opcode == Opcode.STORE and found != Memory.OUT & _memory_mask(geometry):
+    if kind is Store and found != Memory.OUT & _memory_mask(geometry):
         raise StreamError(f"STORE from memory type {found}; only OUT can be stored")
-    if opcode == Opcode.LOAD and found not in (Memory.UOP, Memory.WGT, Memory.INP, Memory.ACC):
+    if kind is Load and found not in (Memory.UOP, Memory.WGT, Memory.INP, Memory.ACC):
         raise StreamError(f"LOAD of memory type {found}; allowed are 0 to 3")
-    if opcode == Opcode.ALU:
+    if kind is Alu:
         if values["opcode"] not in list(AluOpcode):
             raise StreamError(f"unknown ALU opcode {values['opcode']}; allowed are 0 to {max(AluOpcode)}")
         values["imm"] -= (values["imm"] & 1 << 15) << 1
-    kind = _KINDS[opcode]
     fields: dict[str, Any] = {name: _MEANINGS.get(name, int)(values[name]) for name in kind._fields if name in values}
     return kind(**fields, dependence=flags)
+
+
+def encode_stream(program: Sequence[Instruction], geometry: Geometry) -> bytes:
+    """Returns a program's instructions as they lie in memory: one after the other, lowest byte first."""
+    return b"".join(encode(each, geometry).to_bytes(INSTRUCTION_BYTES, "little") for each in program)
+
+
+def decode_stream(stream: bytes, geometry: Geometry) -> tuple[Instruction, ...]:
+    """Returns the program that `encode_stream` encoded; raises StreamError where there is no instruction."""
+    words = (stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES))
+    return tuple(decode(int.from_bytes(word, "little"), geometry) for word in words)
 
 
 def check(instruction: Instruction, geometry: Geometry) -> None:
@@ -265,26 +262,22 @@ def _memory_mask(geometry: Geometry) -> int:
 
 
 @cache
-def _layout(opcode: Opcode, geometry: Geometry) -> tuple[tuple[str, int, int], ...]:
+def _layout(opcode: int, geometry: Geometry) -> tuple[tuple[str, int, int], ...]:
     """Returns name, offset and width of every field of an instruction."""
-    extended = geometry.variant == "vta++"
+    kind, extended = _KINDS[opcode], geometry.variant == "vta++"
     uop, acc, inp, wgt = (geometry.index_bits(m) for m in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
     first = [("op", 3), *((name, 1) for name in Dependence._fields)]
     second: list[tuple[str, int]] = []
-    match opcode:
-        case Opcode.LOAD | Opcode.STORE:
-            first += [("memory", 2 if extended else 3), ("sram_base", 16), ("dram_base", 32)]
-            first += [("pad_min", 1)] if extended else []
-            second += [(name, 16) for name in ("y_size", "x_size", "x_stride")]
-            second += [(name, 4) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")]
-        case Opcode.GEMM | Opcode.ALU:
-            first += [("reset", 1), ("uop_begin", uop), ("uop_end", uop + 1), ("iter_out", 14), ("iter_in", 14)]
-            second += [("dst_out", acc), ("dst_in", acc)]
-            if opcode == Opcode.GEMM:
-                second += [("src_out", inp), ("src_in", inp), ("wgt_out", wgt), ("wgt_in", wgt)]
-            else:
-                src = inp if extended else acc
-                second += [("src_out", src), ("src_in", src), ("opcode", 3), ("use_imm", 1), ("imm", 16)]
+    if kind in (Load, Store):
+        first += [("memory", 2 if extended else 3), ("sram_base", 16), ("dram_base", 32)]
+        first += [("pad_min", 1)] if extended else []
+        second += [(name, 16) for name in ("y_size", "x_size", "x_stride")]
+        second += [(name, 4) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")]
+    if kind in (Gemm, Alu):
+        first += [("reset", 1), ("uop_begin", uop), ("uop_end", uop + 1), ("iter_out", 14), ("iter_in", 14)]
+        src = inp if kind is Gemm or extended else acc
+        second += [("dst_out", acc), ("dst_in", acc), ("src_out", src), ("src_in", src)]
+        second += [("wgt_out", wgt), ("wgt_in", wgt)] if kind is Gemm else [("opcode", 3), ("use_imm", 1), ("imm", 16)]
     layout = []
     for offset, fields in ((0, first), (_WORD_BITS, second)):
         for name, bits in fields:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
@@ -128,23 +127,3 @@ def _max_pool(data: Any, attrs: Any) -> Any:
         for j in range(columns):
             out[:, i, j] = padded[:, i * sh : i * sh + kh, j * sw : j * sw + kw].max(axis=(1, 2))
     return out
-
-
-@pytest.fixture(scope="session")
-def drawn() -> type[Drawn]:
-    return Drawn
-
-
-@pytest.fixture(scope="session")
-def interpreted() -> Callable[..., Any]:
-    """Interprets a function; or, given a module, is a host that calls its functions."""
-
-    def make(module: Any) -> Any:
-        return lambda function, arguments: interpret(module[function], arguments)
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def interpreter() -> Callable[..., Any]:
-    return interpret

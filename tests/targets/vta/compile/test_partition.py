@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 
 from ....examples import examples
+from .conftest import Drawn, interpret
 
 
 def always(*_: Any) -> bool:
@@ -51,7 +52,7 @@ def operators(parts: Partition, call: HostCall) -> list[str]:
     ]
 
 
-def told(parts: Partition) -> tuple[list[str], str]:
+def told(parts: Partition) -> str:
     """Returns every part in words, and the outputs; a value is told by the number of the part that it is of."""
     made, texts = dict.fromkeys(parts.inputs, "x"), []
     for number, part in enumerate(parts.parts):
@@ -70,13 +71,13 @@ def told(parts: Partition) -> tuple[list[str], str]:
                 words, results = operators(parts, part), list(part.results)
         texts.append(" ".join(words))
         made |= dict.fromkeys(results, str(number))
-    return texts, " ".join(made[name] for name in parts.outputs)
+    return f"{', '.join(texts)} -> {' '.join(made[name] for name in parts.outputs)}"
 
 
 @st.composite
-def graphs(draw: Any, make: Any) -> Any:
+def graphs(draw: Any) -> Any:
     """Draws a network of up to eight operators, any of which may read any value before it and be an output."""
-    net = make((1, 6, 6, 4), draw(st.integers(0, 99)))
+    net = Drawn((1, 6, 6, 4), draw(st.integers(0, 99)))
     values, read = [net.x], []
 
     def pick(allowed: Any = lambda _: True) -> Any:
@@ -116,20 +117,21 @@ def graphs(draw: Any, make: Any) -> Any:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
-def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
-    drawn: Any, interpreter: Any, interpreted: Any, data: Any
-) -> None:
-    net = data.draw(graphs(drawn))
+def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(data: Any) -> None:
+    net = data.draw(graphs())
     taken = data.draw(st.sets(st.integers(0, len(net.names))))
     target = VtaTarget(describe_vta({"variant": data.draw(st.sampled_from(["vta", "vta++"]))}))
     has_pools = target.geometry.variant == "vta++"
     has_room = data.draw(st.booleans())
     parts = split(net, lambda _, position: position in taken, lambda _: has_room, lambda *_: has_pools)
     samples = [[np.random.default_rng(seed).standard_normal((1, 6, 6, 4)).astype(np.float32)] for seed in (0, 1)]
-    host = interpreted(parts.host)
+
+    def host(function: str, arguments: Sequence[Any]) -> list[Any]:
+        return interpret(parts.host[function], arguments)
+
     observed = observe(parts, samples, host)
     for number, sample in enumerate(samples):
-        for name, expected in zip(parts.outputs, interpreter(net.main, sample), strict=True):
+        for name, expected in zip(parts.outputs, interpret(net.main, sample), strict=True):
             np.testing.assert_allclose(observed[name][number], expected, rtol=1e-4, atol=1e-4)
 
     assert len(fused(parts)) == len(taken & set(range(len(net.names))))
@@ -139,7 +141,7 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(
 
     network = quantize(parts, observed, lambda workload: target.default_config(as_conv2d(workload)))
     loaded = {
-        step.result: load_step(step, observed[step.data].shape[1:], target.geometry) for step in network.accelerated
+        step.result: load_step(step, target.geometry, observed[step.data].shape[1:]) for step in network.accelerated
     }
     found = run_quantized(network, samples[0], host, SimulatedAccelerator(loaded))
     right = run_quantized(network, samples[0], host, IntegerReference())
@@ -181,69 +183,47 @@ def added_branches(net: Any) -> Any:
     return net.relu(net.add(left, right))
 
 
-CASES: dict[str, tuple[Callable[[Any], Any], dict[str, Any], list[str], str]] = {
-    "what follows an anchor": (
-        *(lambda net: net.relu(net.bias(net.conv(net.x, 5, 3))), {}),
-        *(["conv0 bias relu"], "0"),
-    ),
-    "a residual where there is room": (lambda net: block(net)[1], {}, ["conv0 relu", "conv1 bias +0 relu"], "1"),
-    "a residual where there is none": (
-        *(lambda net: block(net)[1], {"can_add": never}),
-        *(["conv0 relu", "conv1 bias", "add relu"], "2"),
-    ),
-    "residuals that are the input and the host's": (residuals, {}, ["conv0 +x", "multiply", "conv1 +1"], "2"),
-    "two anchors that are added": (added_branches, {}, ["conv1 bias", "conv0 bias +0 relu"], "1"),
-    "a second bias": (
-        *(lambda net: net.relu(net.bias(net.bias(net.conv(net.x, 5)))), {}),
-        *(["conv0 bias", "add relu"], "1"),
-    ),
-    "a value added to itself": (lambda net: net.relu(twice(net, net.add)), {}, ["conv0", "add relu"], "1"),
-    "a clip that is not at zero": (lambda net: net.clip(net.conv(net.x, 5), -1, 1), {}, ["conv0", "clip"], "1"),
-    "what follows a relu": (lambda net: net.bias(net.relu(net.conv(net.x, 5))), {}, ["conv0 relu", "add"], "1"),
-    "relu6": (lambda net: net.relu6(net.conv(net.x, 5)), {}, ["conv0 relu <=6.0"], "0"),
-    "a clip": (lambda net: net.clip(net.conv(net.x, 5), 0, 2.5), {}, ["conv0 relu <=2.5"], "0"),
-    "a clip without an end": (lambda net: net.clip(net.conv(net.x, 5), 0, float("inf")), {}, ["conv0 relu"], "0"),
-    "a value that several read": (
-        *(lambda net: shared(net, net.relu, net.scaled), {}),
-        *(["conv0 bias", "relu multiply"], "1 1"),
-    ),
-    "a value that is returned": (
-        *(lambda net: shared(net, lambda value: value, net.relu), {}),
-        *(["conv0 bias", "relu"], "0 1"),
-    ),
-    "outputs in any order, and twice": (reordered, {}, ["conv0", "conv1"], "1 0 1"),
-    "nothing for the accelerator": (
-        *(block, {"takes": never}),
-        *(["conv2d relu conv2d add add relu"], "0 0"),
-    ),
-    "pooling": (
-        *(lambda net: net.max_pool(net.max_pool(net.relu(net.conv(net.x, 5))), 3), {}),
-        *(["conv0 relu", "pool2", "pool3"], "2"),
-    ),
-    "pooling of the host's values": (lambda net: net.conv(net.max_pool(net.x), 5), {}, ["max_pool2d", "conv0"], "1"),
-    "pooling that counts beyond the border": (
-        *(lambda net: net.max_pool(net.conv(net.x, 5), ceil_mode=True), {}),
-        *(["conv0", "max_pool2d"], "1"),
-    ),
-    "dilated pooling": (
-        *(lambda net: net.max_pool(net.conv(net.x, 5), dilation=(2, 2)), {}),
-        *(["conv0", "max_pool2d"], "1"),
-    ),
+def pooled(net: Any, **settings: Any) -> Any:
+    return net.max_pool(net.conv(net.x, 5), **settings)
+
+
+CASES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "what follows an anchor": (lambda net: net.relu(net.bias(net.conv(net.x, 5, 3))), "conv0 bias relu -> 0"),
+    "a residual where there is room": (lambda net: block(net)[1], "conv0 relu, conv1 bias +0 relu -> 1"),
+    "a residual where there is none": (lambda net: block(net)[1], "conv0 relu, conv1 bias, add relu -> 2"),
+    "residuals that are the input and the host's": (residuals, "conv0 +x, multiply, conv1 +1 -> 2"),
+    "two anchors that are added": (added_branches, "conv1 bias, conv0 bias +0 relu -> 1"),
+    "a second bias": (lambda net: net.relu(net.bias(net.bias(net.conv(net.x, 5)))), "conv0 bias, add relu -> 1"),
+    "a value added to itself": (lambda net: net.relu(twice(net, net.add)), "conv0, add relu -> 1"),
+    "a clip that is not at zero": (lambda net: net.clip(net.conv(net.x, 5), -1, 1), "conv0, clip -> 1"),
+    "what follows a relu": (lambda net: net.bias(net.relu(net.conv(net.x, 5))), "conv0 relu, add -> 1"),
+    "relu6": (lambda net: net.relu6(net.conv(net.x, 5)), "conv0 relu <=6.0 -> 0"),
+    "a clip": (lambda net: net.clip(net.conv(net.x, 5), 0, 2.5), "conv0 relu <=2.5 -> 0"),
+    "a clip without an end": (lambda net: net.clip(net.conv(net.x, 5), 0, float("inf")), "conv0 relu -> 0"),
+    "a value that several read": (lambda net: shared(net, net.relu, net.scaled), "conv0 bias, relu multiply -> 1 1"),
+    "a value that is returned": (lambda net: shared(net, lambda value: value, net.relu), "conv0 bias, relu -> 0 1"),
+    "outputs in any order, and twice": (reordered, "conv0, conv1 -> 1 0 1"),
+    "nothing for the accelerator": (block, "conv2d relu conv2d add add relu -> 0 0"),
+    "pooling": (lambda net: net.max_pool(net.relu(pooled(net)), 3), "conv0, pool2, relu max_pool2d -> 2"),
+    "pooling of the host's values": (lambda net: net.conv(net.max_pool(net.x), 5), "max_pool2d, conv0 -> 1"),
+    "pooling that counts beyond the border": (lambda net: pooled(net, ceil_mode=True), "conv0, max_pool2d -> 1"),
+    "dilated pooling": (lambda net: pooled(net, dilation=(2, 2)), "conv0, max_pool2d -> 1"),
 }
+SETTINGS = {"a residual where there is none": {"can_add": never}, "nothing for the accelerator": {"takes": never}}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_who_runs_what(drawn: Any, name: str) -> None:
-    make, settings, expected, outputs = CASES[name]
-    net = drawn((1, 8, 8, 4))
+def test_who_runs_what(name: str) -> None:
+    make, expected = CASES[name]
+    net = Drawn((1, 8, 8, 4))
     made = make(net)
-    parts = split(net.returns(*(made if isinstance(made, (list, tuple)) else [made])), **settings)
-    assert told(parts) == (expected, outputs)
+    parts = split(net.returns(*(made if isinstance(made, (list, tuple)) else [made])), **SETTINGS.get(name, {}))
+    assert told(parts) == expected
     assert len(parts.host.functions_items()) == sum(isinstance(part, HostCall) for part in parts.parts)
 
 
-def test_a_bias_may_be_one_number_and_a_pooling_is_told_whole(drawn: Any) -> None:
-    net, asked = drawn((1, 8, 8, 4)), []
+def test_a_bias_may_be_one_number_and_a_pooling_is_told_whole() -> None:
+    net, asked = Drawn((1, 8, 8, 4)), []
 
     def can_pool(pool: Pool, shape: tuple[int, ...]) -> bool:
         asked.append(shape)
@@ -257,27 +237,30 @@ def test_a_bias_may_be_one_number_and_a_pooling_is_told_whole(drawn: Any) -> Non
     assert (layer.bias.tolist(), layer.shape) == ([0.25] * 5, (1, 8, 8, 5))
     assert (first.kernel, first.strides, first.padding) == ((2, 2), (2, 2), (0, 0, 0, 0))
     assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
-    assert asked == [(1, 8, 8, 5), (1, 4, 4, 5), (1, 2, 2, 5)] and told(parts)[0][3] == "max_pool2d"
+    assert (
+        asked == [(1, 8, 8, 5), (1, 4, 4, 5), (1, 2, 2, 5)]
+        and told(parts) == "conv0 bias, pool2, pool3, max_pool2d -> 3"
+    )
 
 
-def test_a_value_that_is_broadcast_in_a_sum_is_the_hosts(drawn: Any) -> None:
-    net = drawn((1, 1, 1, 4))
+def test_a_value_that_is_broadcast_in_a_sum_is_the_hosts() -> None:
+    net = Drawn((1, 1, 1, 4))
     wide = net.emit(relax.op.broadcast_to(net.x, (1, 3, 3, 4)))
-    assert told(split(net.returns(net.add(net.conv(net.x, 4), wide))))[0] == ["broadcast_to", "conv0", "add"]
+    assert told(split(net.returns(net.add(net.conv(net.x, 4), wide)))) == "broadcast_to, conv0, add -> 2"
 
 
-def test_a_matrix_product_of_more_dimensions_is_taken(drawn: Any, interpreter: Any) -> None:
-    net = drawn((2, 3, 6))
+def test_a_matrix_product_of_more_dimensions_is_taken() -> None:
+    net = Drawn((2, 3, 6))
     parts = split(net.returns(net.relu(net.bias(net.dense(net.x, 5)))))
     (layer,) = parts.parts
     assert layer.shape == (2, 3, 5) and layer.weight.shape == (6, 5)
     sample = [np.random.default_rng(0).standard_normal((2, 3, 6)).astype(np.float32)]
     observed = observe(parts, [sample], lambda *_: [])
-    np.testing.assert_allclose(observed[layer.result][0], interpreter(net.main, sample)[0], rtol=1e-5)
+    np.testing.assert_allclose(observed[layer.result][0], interpret(net.main, sample)[0], rtol=1e-5)
 
 
-def test_who_decides_is_asked_by_position_among_all_anchors(drawn: Any) -> None:
-    net, asked = drawn((1, 6, 6, 4)), []
+def test_who_decides_is_asked_by_position_among_all_anchors() -> None:
+    net, asked = Drawn((1, 6, 6, 4)), []
 
     def takes(workload: Any, position: int) -> bool:
         asked.append((position, workload.out_channels))

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.network import (
     AcceleratorLayer,
     HostCall,
@@ -22,6 +23,7 @@ from anole.targets.vta.network.network import (
 from anole.task import Conv2d
 
 from ....examples import examples
+from ..conftest import layer_cases, pool_cases
 
 INT8 = st.integers(-127, 127)
 
@@ -116,9 +118,8 @@ def by_hand(layer, data, residual):
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(data=st.data())
-def test_a_layer_is_what_a_loop_computes(tiny_layers, data):
-    case = data.draw(tiny_layers)
+@given(layer_cases([Geometry(block_in=4, block_out=4, inp_bytes=1 << 10, wgt_bytes=1 << 10, acc_bytes=1 << 10)], 4))
+def test_a_layer_is_what_a_loop_computes(case):
     numbers = [value.numbers for value in case.inputs]
     (found,) = (
         run_quantized(case.network, case.inputs, None, IntegerReference())[name] for name in case.network.outputs
@@ -128,9 +129,8 @@ def test_a_layer_is_what_a_loop_computes(tiny_layers, data):
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(data=st.data())
-def test_a_pooling_is_the_largest_of_each_window(pools, data):
-    case = data.draw(pools)
+@given(pool_cases())
+def test_a_pooling_is_the_largest_of_each_window(case):
     pool, numbers = case.step, case.inputs[0].numbers
     top, left, bottom, right = pool.padding
     wide = np.pad(numbers.astype(int), ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=-999)

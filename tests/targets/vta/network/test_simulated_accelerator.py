@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
@@ -26,6 +25,7 @@ from anole.targets.vta.templates.design import default_config
 from anole.task import Conv2d
 
 from ....examples import examples
+from ..conftest import STEPS
 
 PLUS = Geometry(variant="vta++")
 
@@ -35,9 +35,8 @@ def no_host(function, arguments):
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(data=st.data())
-def test_a_step_is_bit_equal_to_the_reference_and_its_program_runs_to_its_end(steps, data):
-    case = data.draw(steps)
+@given(STEPS)
+def test_a_step_is_bit_equal_to_the_reference_and_its_program_runs_to_its_end(case):
     loaded = case.load()
     hardware = SimulatedAccelerator({case.step.result: loaded})
     found, expected = (
@@ -95,7 +94,7 @@ def test_a_residual_takes_room_among_the_accumulators():
 
 def test_a_layer_whose_config_does_not_fit_the_geometry_is_refused():
     with pytest.raises(ConfigError, match="scratchpad overflow"):
-        load_step(layer(workload=Conv2d(1, 12, 12, 16, 16, (1, 1))), (), Geometry(acc_bytes=1 << 10))
+        load_step(layer(workload=Conv2d(1, 12, 12, 16, 16, (1, 1))), Geometry(acc_bytes=1 << 10))
 
 
 def test_rows_that_do_not_fit_at_once_are_cut_into_tiles():
@@ -121,4 +120,4 @@ def test_rows_that_do_not_fit_at_once_are_cut_into_tiles():
 )
 def test_a_pooling_that_cannot_be_run_has_a_reason(pool, shape, geometry, message):
     with pytest.raises(ConfigError, match=message):
-        load_step(Pool("pool", *pool, "x", "y", 0), shape, geometry)
+        load_step(Pool("pool", *pool, "x", "y", 0), geometry, shape)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError
 from anole.targets.vta.simulator.activity import Activities
@@ -16,10 +15,11 @@ from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
 from anole.targets.vta.simulator.streams import Streams, passages_of
 from anole.targets.vta.simulator.timing import cycles_of, simulate
-from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, lower_conv2d
+from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
 from anole.task import Conv2d
 
 from ....examples import examples
+from ..conftest import convolutions
 
 
 def powers(first, last):
@@ -40,39 +40,12 @@ geometries = st.builds(
 )
 
 
-@st.composite
-def programs(draw):
-    """Returns the program of a convolution whose tiles are many and small."""
-    g = draw(geometries)
-    kernel, stride = draw(st.integers(1, 3)), draw(st.integers(1, 2))
-    padding = draw(st.one_of(st.just((0, 0, 0, 0)), st.tuples(*[st.integers(0, 2)] * 4)))
-    tile_h, tile_w, h_threads, oc_threads = (draw(st.integers(1, most)) for most in (3, 3, 2, 2))
-    rows, columns = draw(st.integers(1, 8)) * tile_h * h_threads, draw(st.integers(1, 8)) * tile_w
-    # Most of what is drawn can be lowered.
-    tile_ci = 1 if any(padding) else draw(st.integers(1, 2))
-    tile_co = draw(st.integers(1, 2)) if tile_w == columns else 1
-    top, left, bottom, right = padding
-    w = Conv2d(
-        draw(st.integers(1, 2)),
-        (rows - 1) * stride + kernel - top - bottom,
-        (columns - 1) * stride + kernel - left - right,
-        g.block_in * tile_ci * draw(st.integers(1, 6)),
-        g.block_out * tile_co * oc_threads * draw(st.integers(1, 6)),
-        (kernel, kernel),
-        (stride, stride),
-        padding,
-    )
-    assume(w.height > 0 and w.width > 0)
-    steps = draw(st.sampled_from([SHIFT_AND_CLIP, (Bias(), *SHIFT_AND_CLIP), (Bias(), Residual(), *SHIFT_AND_CLIP)]))
-    try:
-        return lower_conv2d(w, Schedule(tile_h, tile_w, tile_ci, tile_co, h_threads, oc_threads), g, steps)
-    except ConfigError:
-        assume(False)
+programs = convolutions(geometries).map(lambda drawn: drawn[1])
 
 
 @pytest.mark.guard
 @settings(max_examples=examples(80), deadline=None)
-@given(programs())
+@given(programs)
 def test_a_convolution_takes_the_cycles_of_its_whole_run(program):
     whole = simulate(list(program.instructions), program.geometry)
     assert cycles_of(program.instructions, program.geometry) == whole.cycles
@@ -103,7 +76,7 @@ class Compared(Skipper):
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(programs())
+@given(programs)
 def test_a_skip_leads_to_where_the_whole_run_comes(program):
     streams = Streams(passages_of(program.instructions), Activities(program.geometry))
     whole, skipper = (kind(streams, program.geometry) for kind in (Watched, Compared))

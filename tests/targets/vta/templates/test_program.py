@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from unittest import mock
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.errors import ConfigError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 from anole.targets.vta.isa import Finish, Gemm, Load
 from anole.targets.vta.simulator.activity import Module
 from anole.targets.vta.simulator.streams import Code
 from anole.targets.vta.templates import conv2d
-from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, lower_conv2d
+from anole.targets.vta.templates.conv2d import lower_conv2d
 from anole.targets.vta.templates.program import ProgramWriter
-from anole.task import Conv2d
 
 from ....examples import examples
+from ..conftest import convolutions
 
 GEOMETRIES = [
     DEFAULT,
@@ -37,32 +36,11 @@ class Anew(ProgramWriter):
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(st.data())
-def test_a_convolution_of_passages_is_what_would_be_written_anew(data):
-    g = data.draw(st.sampled_from(GEOMETRIES))
-    most = st.integers(1, 3)
-    kernel = data.draw(most), data.draw(most)
-    tile_h, tile_w, tile_co, h_threads, oc_threads = (data.draw(most) for _ in range(5))
-    rows, columns = tile_h * h_threads * data.draw(st.integers(1, 5)), tile_w * data.draw(st.integers(1, 5))
-    top, left, bottom, right = (data.draw(st.integers(0, 3)) for _ in range(4))
-    height, width = rows - 1 + kernel[0] - top - bottom, columns - 1 + kernel[1] - left - right
-    assume(height > 0 and width > 0)
-    w = Conv2d(
-        g.batch * data.draw(most),
-        *(height, width),
-        g.block_in * data.draw(most),
-        g.block_out * tile_co * oc_threads * data.draw(most),
-        kernel,
-        padding=(top, left, bottom, right),
-    )
-    schedule = Schedule(tile_h, tile_w, 1, tile_co, h_threads, oc_threads)
-    steps = [*([Bias()] if data.draw(st.booleans()) else []), Residual(), *SHIFT_AND_CLIP]
-    try:
-        program = lower_conv2d(w, schedule, g, steps)
-    except ConfigError:
-        assume(False)
+@given(convolutions(st.sampled_from(GEOMETRIES)))
+def test_a_convolution_of_passages_is_what_would_be_written_anew(drawn):
+    arguments, program = drawn
     with mock.patch.object(conv2d, "ProgramWriter", Anew):
-        anew = lower_conv2d(w, schedule, g, steps)
+        anew = lower_conv2d(*arguments)
     assert program.instructions == anew.instructions
     assert (program.uops, program.regions) == (anew.uops, anew.regions)
 

@@ -56,7 +56,7 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
         [layer.name for layer in find_layers(imported)],
         lambda workload, position: workload in configs and target.takes(workload, position),
         lambda workload: can_add(as_conv2d(workload), configs[workload], fixed.geometry),
-        lambda pool, shape: can_run(lambda: load_step(pool, shape, fixed.geometry)),
+        lambda pool, shape: can_run(lambda: load_step(pool, fixed.geometry, shape)),
     ).split()
     _export_host(model, parts, folder / HOST_LIBRARY)
     host = host_of(folder / HOST_LIBRARY)
@@ -64,7 +64,7 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
     observed = observe(parts, samples, host)
     integers = quantize(parts, observed, configs.__getitem__)
     loaded = {
-        step.result: load_step(step, observed[step.data].shape[1:], fixed.geometry) for step in integers.accelerated
+        step.result: load_step(step, fixed.geometry, observed[step.data].shape[1:]) for step in integers.accelerated
     }
     save_network(folder, integers, loaded)
     runs = [run_quantized(integers, sample, host, IntegerReference()) for sample in samples]
@@ -127,7 +127,7 @@ def _untuned_cycles(network: QuantizedNetwork, loaded: Mapping[str, Loaded], tar
         if isinstance(step, AcceleratorLayer):
             config = target.default_config(step.workload)
             residual = step.residual if can_add(step.workload, config, target.geometry) else None
-            program = load_step(replace(step, config=config, residual=residual), (), target.geometry).program
+            program = load_step(replace(step, config=config, residual=residual), target.geometry).program
         cycles += _cycles(program)
     return cycles
 

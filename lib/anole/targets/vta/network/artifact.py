@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from anole.errors import BuildError
 from anole.files import document_text
-from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
-from anole.targets.vta.isa import StreamError, Uop, decode, decode_uop, encode, encode_uop
+from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.isa import StreamError, Uop, decode_stream, decode_uop, encode_stream, encode_uop
 from anole.targets.vta.network.network import (
     AcceleratorLayer,
     Host,
@@ -127,9 +127,7 @@ def _step_to_json(step: NetworkStep) -> dict[str, Any]:
 def _save_loaded(folder: Path, name: str, loaded: Loaded) -> dict[str, Any]:
     """Writes a program and its constants, and returns their entry in the manifest."""
     program = loaded.program
-    words = (encode(instruction, program.geometry) for instruction in program.instructions)
-    stream = b"".join(word.to_bytes(INSTRUCTION_BYTES, "little") for word in words)
-    (folder / f"{name}.stream").write_bytes(stream)
+    (folder / f"{name}.stream").write_bytes(encode_stream(program.instructions, program.geometry))
     uops = np.array([encode_uop(uop, program.geometry) for uop in program.uops], dtype="<u4")
     np.savez(folder / f"{name}.npz", allow_pickle=False, uop=uops, **loaded.constants)
     return {
@@ -160,14 +158,10 @@ def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, Loaded]
 
 def _load_program(folder: Path, plain: Mapping[str, Any]) -> Loaded:
     geometry = Geometry.from_json(plain["geometry"])
-    stream = (folder / plain["stream"]).read_bytes()
-    words = (stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES))
-    instructions = tuple(decode(int.from_bytes(word, "little"), geometry) for word in words)
+    instructions = decode_stream((folder / plain["stream"]).read_bytes(), geometry)
     with np.load(folder / plain["constants"]) as arrays:
         constants = dict(arrays)
-    uops = decode_uop(constants.pop("uop").astype(np.int64), geometry)
+    columns = decode_uop(constants.pop("uop").astype(np.int64), geometry)
+    uops = tuple(Uop(*map(int, each)) for each in zip(*columns, strict=True))
     regions = {name: Region(**place) for name, place in plain["regions"].items()}
-    return Loaded(
-        Program(geometry, instructions, tuple(Uop(*map(int, each)) for each in zip(*uops, strict=True)), regions),
-        constants,
-    )
+    return Loaded(Program(geometry, instructions, uops, regions), constants)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,6 @@ class Quantized(NamedTuple):
 
     numbers: NDArray[np.int8]
     exponent: int
-
-    def to_float(self) -> NDArray[np.float32]:
-        """Returns the value, exactly."""
-        return np.ldexp(self.numbers.astype(np.float32), self.exponent)
 
 
 Value = Quantized | NDArray[Any]
@@ -128,16 +124,14 @@ Data = NDArray[np.int8]
 Sum = NDArray[np.int32]
 
 
-class StepRunner:
-    """Computes the accelerator's steps; base class of the simulated hardware and of the integer reference."""
+class StepRunner(Protocol):
+    """Computes the accelerator's steps on NHWC data: the simulated hardware, or the integer reference."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
-        """Returns the result, NHWC, for data, NHWC, and a residual in units of the sum, NHWC."""
-        raise NotImplementedError
+        """Returns the result for data and a residual in units of the sum."""
 
     def pool(self, pool: Pool, data: Data) -> Data:
-        """Returns the result, NHWC, for data, NHWC."""
-        raise NotImplementedError
+        """Returns the result."""
 
 
 def run_quantized(
@@ -177,8 +171,8 @@ def numbers_of(value: Value, exponent: int) -> Data:
 
 
 def float_of(value: Value) -> NDArray[Any]:
-    """Returns a value in floating point, as the host uses it."""
-    return value.to_float() if isinstance(value, Quantized) else value
+    """Returns a value in floating point, exactly, as the host uses it."""
+    return np.ldexp(value.numbers.astype(np.float32), value.exponent) if isinstance(value, Quantized) else value
 
 
 def _rescaled(numbers: Data, shift: int) -> Sum:
@@ -188,7 +182,7 @@ def _rescaled(numbers: Data, shift: int) -> Sum:
     return np.asarray(np.clip(shifted, -_MOST_RESIDUAL, _MOST_RESIDUAL), np.int32)
 
 
-class IntegerReference(StepRunner):
+class IntegerReference:
     """Computes layers by their definition, in integers; the accelerator must match it bit for bit."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.record import Config
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.isa import AluOpcode, encode_uop
-from anole.targets.vta.network.network import AcceleratorLayer, Data, Pool, StepRunner, Sum
+from anole.targets.vta.network.network import AcceleratorLayer, Data, Pool, Sum
 from anole.targets.vta.network.pool import lower_pool, pooled_size
 from anole.targets.vta.simulator.functional import FunctionalSimulator
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Immediate, Residual, lower_conv2d
@@ -46,8 +46,8 @@ def can_add(workload: Conv2d, config: Config, geometry: Geometry) -> bool:
     return can_run(lambda: design_of(workload, geometry, config, (Bias(), Residual(), *SHIFT_AND_CLIP)))
 
 
-def load_step(step: AcceleratorLayer | Pool, shape: tuple[int, ...], geometry: Geometry) -> Loaded:
-    """Returns the program and the packed constants of a step that reads data of this shape; a pool's is NHWC.
+def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[int, ...] = ()) -> Loaded:
+    """Returns the program and the packed constants of a step; for a pool, the shape of its data (NHWC) is given.
 
     Raises:
         ConfigError: the accelerator cannot run it.
@@ -62,9 +62,10 @@ def load_step(step: AcceleratorLayer | Pool, shape: tuple[int, ...], geometry: G
     whole = whole_blocks(step.workload, geometry)
     ci, co = whole.in_channels - step.workload.in_channels, whole.out_channels - step.workload.out_channels
     weight = np.pad(step.weight, ((0, 0), (0, 0), (0, ci), (0, co)))
+    bias = np.pad(step.bias, (0, co)).reshape(-1, 1, geometry.block_out).repeat(geometry.batch, axis=1)
     return Loaded(
         lower_conv2d(whole, design.schedule, geometry, epilogue),
-        {"weight": _pack_weight(weight, geometry), "bias": _pack_bias(np.pad(step.bias, (0, co)), geometry)},
+        {"weight": _pack_weight(weight, geometry), "bias": bias},
     )
 
 
@@ -81,13 +82,7 @@ def unpack_weight(weight: NDArray[Any]) -> NDArray[Any]:
     return weight.transpose(2, 3, 1, 5, 0, 4).reshape(kh, kw, ci * bi, co * bo)
 
 
-def _pack_bias(bias: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
-    """Returns a bias of shape (CO,) as [CO/BO][B][BO]."""
-    blocks = bias.reshape(-1, 1, geometry.block_out)
-    return np.broadcast_to(blocks, (len(blocks), geometry.batch, geometry.block_out))
-
-
-class SimulatedAccelerator(StepRunner):
+class SimulatedAccelerator:
     """The simulated hardware, with every step's program and constants by the name of its result."""
 
     def __init__(self, loaded: Mapping[str, Loaded]) -> None:

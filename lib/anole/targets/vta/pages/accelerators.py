@@ -50,12 +50,8 @@ def make(source: Source) -> list[Shown]:
                 geometry.variant,
                 "x".join(map(str, geometry.block)),
                 "/".join(str(size // 1024) for size in kib),
-                times(row["area"]),
-                times(row["memory"]),
-                f"{row['cycles']:,}",
-                milliseconds(row["latency_s"]),
-                milliseconds(row["untuned_latency_s"]),
-                milliseconds(row["per_layer_latency_s"]),
+                *(times(row["area"]), times(row["memory"]), f"{row['cycles']:,}"),
+                *(milliseconds(row[f"{which}latency_s"]) for which in ("", "untuned_", "per_layer_")),
             )
         )
     columns = ("build", "variant", "block", "inp/wgt/acc/uop, KiB", "area", "memory", "cycles", "ms", "untuned, ms")

@@ -195,15 +195,10 @@ def _joined(
     for block in set.intersection(*(set(own) for own in fronts)):
         edges = [own[block] for own in fronts]
         for area in sorted({area for edge in edges for area, _ in edge}):
-            within = [_within(edge, area) for edge in edges]
+            within = [next((cycles for own, cycles in reversed(edge) if own <= area), inf) for edge in edges]
             if max(within) < inf:
                 found[block, area] = join(within)
     return found
-
-
-def _within(points: Sequence[Point], area: float) -> float:
-    """Returns the fewest cycles of a front within an area."""
-    return next((cycles for own, cycles in reversed(points) if own <= area), inf)
 
 
 def _common(totals: Mapping[str, Mapping[tuple[Block, float], float]]) -> list[Point]:

@@ -87,13 +87,11 @@ def conv2d_space(
     for name, extent in (("tile_h", w.out_height), ("tile_w", w.out_width)):
         knobs.append(option_knob(name, divisors(extent), agent="mapping"))
 
-    def can_be_lowered(columns: Columns) -> NDArray[np.bool_]:
-        return np.asarray(tiles_of(w, base, columns)[1] > 0)
-
     def speed(columns: Columns) -> NDArray[np.float64]:
         return frequency_hz / least_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
 
-    space = partial(Space, knobs, [Constraint("the accelerator cannot run it so", can_be_lowered)], merit_is_speed=True)
+    runs = Constraint("the accelerator cannot run it so", lambda columns: tiles_of(w, base, columns)[1] > 0)
+    space = partial(Space, knobs, [runs], merit_is_speed=True)
     if bounds is None:
         constrained = space(merit=speed)
     elif bounds.penalty_form == "share":

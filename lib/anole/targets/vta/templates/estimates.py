@@ -57,7 +57,7 @@ def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep])
     what `check_schedule` accepts. Channels are filled up to whole blocks, and the epilogue needs accumulators, too.
     """
     blocks_ci, blocks_co = np.zeros((2, len(mapped.batch)), dtype=np.int64)
-    if not _can_be_lowered(w):
+    if w.groups != 1 or w.dilation != (1, 1) or max(w.padding) > MOST_BORDER or w.height * w.width > MOST_SIZE:
         return blocks_ci, blocks_co
     # Accelerators that cannot be made have a batch of 0.
     rows = (mapped.batch > 0) & (w.batch % np.maximum(mapped.batch, 1) == 0)
@@ -68,11 +68,6 @@ def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep])
     blocks_co[rows] = tile_co = _largest(fit.all_co, lambda n: fit(one, n * one))
     blocks_ci[rows] = _largest(fit.all_ci, lambda n: fit(n * one, tile_co)) * (tile_co > 0)
     return blocks_ci, blocks_co
-
-
-def _can_be_lowered(w: Conv2d) -> bool:
-    plain = w.groups == 1 and w.dilation == (1, 1)
-    return plain and max(w.padding) <= MOST_BORDER and w.height * w.width <= MOST_SIZE
 
 
 class _Fit:

@@ -98,12 +98,6 @@ class ProgramWriter:
         self._open, self._located = [], []
         return passage
 
-    def _reopen(self) -> None:
-        """Reopens the last passage, which can then no longer be moved."""
-        if self._passages:
-            last = self._passages.pop()
-            self._open = last.passage.moved(last.by)
-
     def add(self, instruction: Instruction, place: int | None = None) -> None:
         """Appends an instruction, which pops the tokens that its module waits for.
 
@@ -128,8 +122,10 @@ class ProgramWriter:
         """Makes a module's last instruction leave a token for a neighbour."""
         self._commit(module)
         flag = "push_next" if module < to else "push_prev"
-        if not self._open:
-            self._reopen()
+        if not self._open and self._passages:
+            # The last passage is opened again, and can then no longer be moved.
+            passage, by = self._passages.pop()
+            self._open = passage.moved(by)
         last = self._open[-1] if self._open else None
         if last is None or module_of(last) != module or _is_noop(last) or getattr(last.dependence, flag):
             last = _noop(module)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from anole.errors import ConfigError, TargetError
@@ -22,6 +21,7 @@ from anole.task import Conv2d
 _SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div([1-9]\d*))?")
 _WORKLOAD = ("h", "w", "ci", "co", "kh", "kw", "pad", "stride")
 _SCHEDULE = ("tile_h", "tile_w", "tile_ci", "tile_co", "h_nt", "oc_nt")
+"""What a row's fields are called, in the order of those of `Schedule`."""
 
 
 def geometry_named(shape: str) -> Geometry:
@@ -92,9 +92,9 @@ def _schedule_row(place: str, row: Any) -> ScheduleRow:
         least = 0 if name == "pad" else 1
         if type(value) is not int or value < least:
             raise StreamError(f"{place}: {name} is {value!r}; allowed is a whole number from {least} on")
-    n, pads = SimpleNamespace(**numbers), (numbers["pad"],) * 4
-    w = Conv2d(1, n.h, n.w, n.ci, n.co, (n.kh, n.kw), (n.stride, n.stride), pads)
-    schedule = Schedule(n.tile_h, n.tile_w, n.tile_ci, n.tile_co, n.h_nt, n.oc_nt)
+    height, width, ci, co, kernel_h, kernel_w, pad, stride = (numbers[name] for name in _WORKLOAD)
+    w = Conv2d(1, height, width, ci, co, (kernel_h, kernel_w), (stride, stride), (pad,) * 4)
+    schedule = Schedule(*(numbers[name] for name in _SCHEDULE))
     return ScheduleRow(row, row["shape"], w, schedule, bool(row.get("bias")))
 
 
