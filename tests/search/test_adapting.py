@@ -9,26 +9,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anole.record import Config, Measurement, Status, Trial
+from anole.record import Config, Measurement, Status
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.presets import read_tuner
-from anole.search.state import Subject
-from anole.search.watch import Watch
 from anole.space import Space, option_knob
 from anole.testing.formulas import Formula, bowl, islands
-from anole.testing.in_memory import tune_in_memory
 from tests.kit.oracle import Oracle
 from tests.kit.quality import batch_sizes, shares
+
+from .conftest import searched
 
 
 def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
     """Returns the batch sizes of a search that knows the landscape, but for the last one, which the budget cuts off."""
     annealing = {"name": "annealing", "n_candidates": n_candidates, "n_steps": 100}
     settings = replace(read_tuner({"preset": "chameleon", "explorer": annealing}), surrogate=Oracle(formula, best_s))
-    trials: list[Trial] = []
-    subject = Subject(formula.space, formula.flop, "task")
-    tune_in_memory(subject, settings, formula.measure, 128, seed=0, watch=Watch(trial=trials.append))
-    return batch_sizes(trials)[:-1]
+    return batch_sizes(searched(formula, settings, 128))[:-1]
 
 
 @pytest.mark.guard
@@ -53,7 +49,7 @@ NOISE = {"quiet": 0.02, "loud": 0.5}
 def test_noisy_kernels_are_run_more_often(preset: str) -> None:
     evaluator = read_tuner({"preset": preset}).evaluator
     rng = np.random.default_rng(0)
-    space = Space([option_knob("noise", list(NOISE)), option_knob("a", list(range(40)))])
+    formula = Formula(Space([option_knob("noise", list(NOISE)), option_knob("a", list(range(40)))]), lambda _: 1e-3)
 
     def measure(configs: Sequence[Config]) -> Iterator[Measurement]:
         for config in configs:
@@ -61,11 +57,8 @@ def test_noisy_kernels_are_run_more_often(preset: str) -> None:
             timing = evaluator.evaluate(lambda number, std=std: 1e-3 * float(np.exp(std * rng.standard_normal())))
             yield Measurement(Status.OK, latency_s=timing.latency_s, cv=timing.cv, repeats=timing.repeats)
 
-    trials: list[Trial] = []
-    settings = read_tuner({"preset": preset, "surrogate": "none"})
-    tune_in_memory(Subject(space, 10**9, "task"), settings, measure, 60, seed=0, watch=Watch(trial=trials.append))
     repeats = defaultdict[object, list[int]](list)
-    for trial in trials:
+    for trial in searched(formula, read_tuner({"preset": preset, "surrogate": "none"}), 60, measure=measure):
         repeats[trial.config["noise"]].append(trial.measurement.repeats)
     assert shares(repeats["quiet"]) == "3: 100 %"
     assert np.mean(repeats["loud"]) > 4.5 and {3, 10} < set(repeats["loud"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,11 @@ import pytest
 
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.settings import TunerSettings
-from anole.search.state import Subject
-from anole.search.watch import Watch
-from anole.testing.formulas import Formula, bowl, ridge
-from anole.testing.in_memory import tune_in_memory
+from anole.testing.formulas import Formula, ridge
 from tests.kit.oracle import Oracle
 from tests.kit.quality import log_gap
+
+from .conftest import searched
 
 EXPLORERS: Mapping[str, Mapping[str, Any]] = {
     "release": {"n_trials": 32, "explorer": {"n_steps": 250}},
@@ -50,37 +48,27 @@ def test_every_preset_that_learns_is_here() -> None:
     assert {name for name, settings in PRESETS.items() if settings.surrogate.name != "none"} == set(SURROGATES)
 
 
-def costs_s(formula: Formula, settings: TunerSettings, n_trials: int, seed: int) -> list[float]:
-    found: list[float] = []
-    watch = Watch(lambda *_: None, lambda trial: found.append(trial.measurement.latency_s or np.nan))
-    tune_in_memory(
-        Subject(formula.space, formula.flop, "task"), settings, formula.measure, n_trials, seed=seed, watch=watch
-    )
-    return found
+def pays(formula: Formula, best_s: float, own: TunerSettings, twin: TunerSettings, trials: int, n: int, seeds: range):
+    """Returns how much nearer to the best the n cheapest trials of searches come than those of their twins."""
+
+    def gap(settings: TunerSettings, seed: int) -> float:
+        found = searched(formula, settings, trials, seed)
+        return log_gap([trial.measurement.latency_s or np.nan for trial in found], best_s, n)
+
+    return np.mean([gap(twin, seed) - gap(own, seed) for seed in seeds])
 
 
 def explorer_pays(preset: str, seeds: range) -> float:
     formula, own = ridge(), EXPLORERS[preset]
     settings = replace(read_tuner({"preset": preset, "explorer": own["explorer"]}), surrogate=Oracle(formula, 1e-3))
     twin = replace(settings, explorer=replace(settings.explorer, learning_rate=0.0))
-    gaps = [
-        [log_gap(costs_s(formula, each, own["n_trials"], seed), 1e-3, 4) for seed in seeds] for each in (settings, twin)
-    ]
-    return float(np.mean(gaps[1]) - np.mean(gaps[0]))
+    return pays(formula, 1e-3, settings, twin, own["n_trials"], 4, seeds)
 
 
-@cache
-def bowl_and_optimum() -> tuple[Formula, float]:
-    formula = bowl()
-    return formula, formula.optimum_s
-
-
-def surrogate_pays(preset: str, seeds: range) -> float:
-    formula, best_s = bowl_and_optimum()
+def surrogate_pays(formula: Formula, preset: str, seeds: range) -> float:
     settings = read_tuner({"preset": preset, "batch": 16})
     twin = read_tuner({"preset": preset, "batch": 16, "surrogate": SURROGATES[preset]})
-    gaps = [[log_gap(costs_s(formula, each, 64, seed), best_s, 16) for seed in seeds] for each in (settings, twin)]
-    return float(np.mean(gaps[1]) - np.mean(gaps[0]))
+    return pays(formula, formula.optimum_s, settings, twin, 64, 16, seeds)
 
 
 @pytest.mark.guard
@@ -97,11 +85,11 @@ def test_what_an_explorer_learns_pays_on_the_mean_of_many_seeds(preset: str) -> 
 
 @pytest.mark.examples(1)
 @pytest.mark.parametrize("preset", [name for name in SURROGATES if name not in EXPLORERS])
-def test_what_a_surrogate_learns_pays(preset: str) -> None:
-    assert surrogate_pays(preset, FEW) > MARGIN
+def test_what_a_surrogate_learns_pays(bowl: Formula, preset: str) -> None:
+    assert surrogate_pays(bowl, preset, FEW) > MARGIN
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", SURROGATES)
-def test_what_a_surrogate_learns_pays_on_the_mean_of_many_seeds(preset: str) -> None:
-    assert surrogate_pays(preset, MANY) > MARGIN
+def test_what_a_surrogate_learns_pays_on_the_mean_of_many_seeds(bowl: Formula, preset: str) -> None:
+    assert surrogate_pays(bowl, preset, MANY) > MARGIN

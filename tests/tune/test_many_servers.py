@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from anole.record import Status
-from anole.search.presets import read_tuner
-from anole.store.content import ShardContent, read_shard
+from anole.store.content import ShardContent
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.rpc.address import Remote
-from anole.task import Dense, Task
-from anole.tune.options import TuneOptions
-from anole.tune.stage import tune_task
 
 from ..measure.servers import HOST, Process, server
-
-RANDOM = read_tuner({"preset": "random", "batch": 4, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1})
-TASK = Task(Dense(1, 32, 64), {**describe_cpu(threads=1), "model": "a board"}, 1)
+from .conftest import RANDOM, Project
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +31,11 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]:
 
 
 def tuned(folder: Path, servers: list[Process], *budgets: int) -> ShardContent:
-    folder.mkdir()
-    path = folder / f"{TASK.key}.json"
-    path.write_text(json.dumps(TASK.to_json()))
+    project = Project(folder, target={**describe_cpu(threads=1), "model": "a board"})
     (_, port), *others = [(HOST, process.port) for process in servers]
     for trials in budgets:
-        remote = Remote(HOST, port, others=tuple(others))
-        options = TuneOptions(RANDOM, 7, trials, folder / "shards", remote, n_builders=2)
-        tune_task(path, options, folder / f"{trials}.json")
-    (shard,) = (folder / "shards").glob("*/*.jsonl")
-    return read_shard(shard)
+        project.tune(trials, replace(RANDOM, batch=4), remote=Remote(HOST, port, others=tuple(others)))
+    return project.content
 
 
 @pytest.mark.guard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,43 +18,22 @@ from anole.host.processor import processor
 from anole.measure.options import MeasureOptions
 from anole.measure.site import Site
 from anole.record import Trial
-from anole.search.presets import read_tuner
 from anole.store.shard import read_shard
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from anole.targets.vta.templates.design import HARDWARE
-from anole.task import Conv2d, Dense, Task, Workload
+from anole.task import Conv2d, Dense, Task
 from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_model, tune_task
 
-RANDOM = read_tuner({"preset": "random", "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1})
-
-
-class Project:
-    """A task and what tuning leaves."""
-
-    def __init__(self, folder: Path, workload: Workload, target: Mapping[str, Any] | None = None) -> None:
-        self.task = Task(workload, target or describe_cpu(threads=1), 1)
-        self.path = folder / f"{self.task.key}.json"
-        self.path.write_text(json.dumps(self.task.to_json()))
-        self.shards, self.folder = folder / "shards", folder
-
-    def tune(self, trials: int) -> dict[str, Any]:
-        receipt = self.folder / f"{trials}.json"
-        tune_task(self.path, TuneOptions(RANDOM, 7, trials, self.shards), receipt)
-        return dict(json.loads(receipt.read_text()))
-
-    @property
-    def shard(self) -> Path:
-        (path,) = self.shards.glob("*/*.jsonl")
-        return path
+from .conftest import RANDOM, Project
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return Project(tmp_path_factory.mktemp("tune"), Dense(1, 32, 64))
+    return Project(tmp_path_factory.mktemp("tune"))
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +56,14 @@ def test_a_receipt_tells_what_came_of_it(project: Project, two: dict[str, Any]) 
     assert (two["task_key"], two["label"]) == (project.task.key, "dense 32->64")
     assert sum(two["statuses"].values()) == 2
     assert two["gflops"] == pytest.approx(project.task.workload.flop / two["latency_s"] / 1e9)
-    confirmed = [each for each in read_shard(project.shard).confirmations if each.after_trials == 2]
+    confirmed = [each for each in project.content.confirmations if each.after_trials == 2]
     assert [each.rank for each in confirmed] == [0, 1, 2][: len(confirmed)] and two["config"] == confirmed[0].config
     assert two["designs"] == []
     assert two["rivals"][0] == {"config": two["config"], "latency_s": two["latency_s"]}
 
 
 def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: dict[str, Any]) -> None:
-    run = read_shard(project.shard).run
+    run = project.content.run
     assert (run.key, run.preset, run.seed, run.threads) == (two["run_key"], "random", 7, 1)
     assert {"python", "apache-tvm", "numpy"} <= set(run.versions)
     assert run.host["cores"] >= 1
@@ -92,7 +71,7 @@ def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: di
 
 @pytest.mark.guard
 def test_a_record_says_once_which_share_of_the_space_can_never_work(project: Project, four: dict[str, Any]) -> None:
-    content = read_shard(project.shard)
+    content = project.content
     space = get_target(content.task.target).space(content.task.workload)
     assert content.space is not None and content.space.size == space.size
     assert set(content.space.rejections) <= {constraint.reason for constraint in space.constraints}
@@ -103,7 +82,7 @@ def test_a_record_says_once_which_share_of_the_space_can_never_work(project: Pro
 
 
 def test_the_default_config_is_confirmed_with_the_fastest(project: Project, four: dict[str, Any]) -> None:
-    content = read_shard(project.shard)
+    content = project.content
     default = get_target(content.task.target).default_config(content.task.workload)
     confirmed = [dict(each.config) for each in content.confirmations if each.after_trials == 4]
     assert json.loads(json.dumps(default)) in confirmed and four["config"] == confirmed[0]
@@ -112,25 +91,8 @@ def test_the_default_config_is_confirmed_with_the_fastest(project: Project, four
 def test_a_larger_budget_measures_the_difference(project: Project, shard_of_two: bytes, four: dict[str, Any]) -> None:
     assert (four["trials"], four["measured"]) == (4, 4)
     assert project.shard.read_bytes().startswith(shard_of_two)
-    configs = [json.dumps(trial.config) for trial in read_shard(project.shard).trials]
+    configs = [json.dumps(trial.config) for trial in project.content.trials]
     assert len(set(configs)) == len(configs) == 4
-
-
-@pytest.mark.guard
-def test_confirmations_that_were_interrupted_are_made_again_together(tmp_path: Path) -> None:
-    project = Project(tmp_path, Dense(1, 32, 64))
-    settings, receipt = replace(RANDOM, n_confirm=3), tmp_path / "receipt.json"
-    tune_task(project.path, TuneOptions(settings, 7, 4, project.shards), receipt)
-    whole = project.shard.read_bytes().splitlines(keepends=True)
-    rivals = {str(each.config) for each in read_shard(project.shard).confirmations}
-    assert len(rivals) >= 3
-    project.shard.write_bytes(b"".join(whole[: len(whole) - len(rivals) + 1]))
-    assert len(read_shard(project.shard).confirmations) == 1
-    for _ in range(2):
-        tune_task(project.path, TuneOptions(settings, 7, 4, project.shards), receipt)
-        confirmed = read_shard(project.shard).confirmations
-        assert {str(each.config) for each in confirmed[1:]} == rivals and len(confirmed) == len(rivals) + 1
-    assert json.loads(receipt.read_text())["config"] == confirmed[1].config
 
 
 def test_a_budget_that_is_no_larger_measures_nothing(
@@ -140,9 +102,7 @@ def test_a_budget_that_is_no_larger_measures_nothing(
     three = project.tune(3)
     assert (three["trials"], three["measured"], three["confirmed"]) == (3, 3, False)
     assert three["latency_s"] == min(
-        trial.measurement.latency_s
-        for trial in read_shard(project.shard).trials[:3]
-        if trial.measurement.latency_s is not None
+        trial.measurement.latency_s for trial in project.content.trials[:3] if trial.measurement.latency_s is not None
     )
     assert (project.tune(2), project.tune(4)) == (two, four)
     assert project.shard.read_bytes() == before
@@ -158,7 +118,7 @@ def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeyp
     monkeypatch.setattr("anole.tune.job.measurer_of", measurer)
     with pytest.raises(InterruptedError):
         project.tune(5)
-    latencies_s = [trial.measurement.latency_s for trial in read_shard(project.shard).trials]
+    latencies_s = [trial.measurement.latency_s for trial in project.content.trials]
     assert len(latencies_s) == 4 and told_s == [min(filter(None, latencies_s))]
 
 
@@ -179,7 +139,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_machine_that_is_not_the_target_measures_nothing(tmp_path: Path, moved: str) -> None:
-    new = Project(tmp_path, Dense(1, 32, 64))
+    new = Project(tmp_path)
     expected = f"{new.task.label}: is not measured here: cpu {processor().name} with 1 threads: .* is {moved}, of which"
     with pytest.raises(TargetError, match=re.escape(expected).replace(r"\.\*", ".*")):
         new.tune(2)
@@ -187,7 +147,7 @@ def test_a_machine_that_is_not_the_target_measures_nothing(tmp_path: Path, moved
 
 
 def test_too_few_processors_measure_nothing(tmp_path: Path) -> None:
-    crowd = Project(tmp_path, Dense(1, 32, 64), {**describe_cpu(threads=1), "threads": 4096})
+    crowd = Project(tmp_path, target={**describe_cpu(threads=1), "threads": 4096})
     with pytest.raises(TargetError, match=r"with 4096 threads: .* of which this process may use"):
         crowd.tune(2)
     assert not crowd.shards.exists()
@@ -201,7 +161,7 @@ def test_records_serve_another_machine_that_cannot_add_to_them(
     with pytest.raises(TargetError, match=f"is {moved}"):
         project.tune(6)
     with pytest.raises(TargetError, match=f"is {moved}"):
-        tune_task(project.path, TuneOptions(RANDOM, 7, 6, project.shards), failures_again=True)
+        project.tune(6, failures_again=True)
     assert project.shard.read_bytes() == before
 
 
@@ -280,27 +240,23 @@ def test_a_warm_start_says_what_it_learned_from_and_keeps_to_it(tmp_path: Path, 
     from anole.search.surrogate.boosted_trees import BoostedTrees
 
     warm = replace(RANDOM, warm_start=True, surrogate=BoostedTrees(max_rounds=5), batch=2)
-    task = Task(Dense(1, 48, 64), describe_cpu(threads=1), 1)
-    path = tmp_path / f"{task.key}.json"
-    path.write_text(json.dumps(task.to_json()))
+    similar = Project(tmp_path, Dense(1, 48, 64))
+    similar.shards = project.shards
     for trials in (2, 3):
-        tune_task(path, TuneOptions(warm, 0, trials, project.shards), tmp_path / "receipt.json")
-        (shard,) = (project.shards / task.key).glob("*.jsonl")
-        content = read_shard(shard)
+        similar.tune(trials, warm)
+        content = similar.content
         assert [(source.task_key, source.trials) for source in content.sources or ()] == [(project.task.key, 4)]
         assert len(content.trials) == trials
-    assert shard.read_text().count('"warm_start","sources"') == 1
+    assert similar.shard.read_text().count('"warm_start","sources"') == 1
 
 
 def simulated(folder: Path, **settings: Any) -> Project:
-    folder.mkdir()
     return Project(folder, Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)), describe_vta(**settings))
 
 
 def test_what_is_simulated_is_not_confirmed_and_yet_certain(tmp_path: Path) -> None:
     project = simulated(tmp_path / "fixed")
-    receipt = project.tune(4)
-    content = read_shard(project.shard)
+    receipt, content = project.tune(4), project.content
     assert RANDOM.n_confirm > 0 and content.confirmations == ()
     assert (receipt["status"], receipt["confirmed"], receipt["designs"]) == ("tuned", True, [])
     assert receipt["latency_s"] == min(trial.measurement.latency_s or 1.0 for trial in content.trials)
@@ -314,7 +270,7 @@ def test_what_is_simulated_is_not_confirmed_and_yet_certain(tmp_path: Path) -> N
 def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None:
     project = simulated(tmp_path / "search", hardware="search", area_max=1.5)
     receipt = project.tune(30)
-    trials = [trial for trial in read_shard(project.shard).trials if trial.measurement.latency_s is not None]
+    trials = [trial for trial in project.content.trials if trial.measurement.latency_s is not None]
     of_each: dict[Any, list[float]] = {}
     for trial in trials:
         of_each.setdefault(tuple(trial.config[name] for name in HARDWARE), []).append(trial.measurement.latency_s or 0)
