@@ -1,13 +1,19 @@
-"""What is nearest is what torch takes."""
+"""What is nearest is what torch takes, and recurrent layers compute what torch's do, whatever their options."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.extract.converters import nearest_places
+from anole.extract.graph import find_layers
+from anole.extract.load import load_model
+
+from .conftest import Write
+from .passes.building import assert_same_as_torch
 
 along_a_side = st.one_of(
     st.tuples(st.integers(1, 500), st.none()),
@@ -25,3 +31,38 @@ def test_the_nearest_is_the_one_that_torch_takes(inputs: int, asked: tuple[int |
     ).flatten()
     found = nearest_places(inputs, len(expected), factor)
     np.testing.assert_array_equal(found, expected.long().numpy())
+
+
+SOURCE = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.{cells}
+
+    def forward(self, x):
+        result, states = self.cells(x)
+        return torch.cat([each.flatten() for each in (result, *(states if isinstance(states, tuple) else [states]))])
+"""
+
+CELLS = "LSTM(5, 20, num_layers=2, bidirectional=True, batch_first=True)"
+MORE_CELLS = (
+    "GRU(5, 16)",
+    "GRU(5, 33, num_layers=2, bidirectional=True, batch_first=True)",
+    "RNN(5, 7, nonlinearity='relu', bias=False)",
+    "RNN(5, 17, batch_first=True)",
+    "GRU(5, 8, bias=False)",
+    "LSTM(5, 20, proj_size=4)",
+)
+
+
+@pytest.mark.parametrize("cells", [CELLS, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE_CELLS)])
+def test_recurrent_layers_compute_the_same(write: Write, cells: str) -> None:
+    assert_same_as_torch(write(SOURCE.format(cells=cells), 3, 4, 5))
+
+
+def test_each_layer_is_one_product_of_all_inputs(write: Write) -> None:
+    found = find_layers(load_model(write(SOURCE.format(cells=CELLS), 3, 4, 5)))
+    assert [(layer.name, layer.workload.batch, layer.workload.in_features) for layer in found] == [
+        ("cells", 12, 5),
+        ("cells", 12, 40),
+    ]

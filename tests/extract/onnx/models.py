@@ -1,4 +1,4 @@
-"""ONNX models that tests make of operators, and what is computed by them."""
+"""ONNX models that tests write as text, and what ONNX Runtime computes by a model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, ValueInfoProto, helper, numpy_helper
 
 from anole.evaluate.engines import onnxruntime_session
 
@@ -17,18 +18,10 @@ def value(name: str, shape: Sequence[int | str | None] | None = None, dtype: str
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
 
 
-def model_of(
-    nodes: Sequence[NodeProto],
-    inputs: Sequence[ValueInfoProto],
-    outputs: Sequence[ValueInfoProto],
-    *,
-    opset: int = 17,
-    domains: Sequence[str] = (),
-    **weights: Any,
-) -> ModelProto:
-    """Returns a model, with version 1 of other domains than ONNX's."""
-    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
-    graph = helper.make_graph(nodes, "net", inputs, outputs, tensors)
+def model_of(graph: str | GraphProto, opset: int = 17, domains: Sequence[str] = (), **weights: Any) -> ModelProto:
+    """Returns the model of a graph, such as ``(float[n,4] x) => (float[] y) {[name] y = Mul (x, weight)}``."""
+    graph = onnx.parser.parse_graph(f"net {graph}") if isinstance(graph, str) else graph
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items())
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9 if opset < 22 else 11)
 

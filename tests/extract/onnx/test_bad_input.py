@@ -11,22 +11,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from onnx import ModelProto, TensorProto
-from onnx.helper import make_node
 
 from anole.__main__ import main
 from anole.documents import layout
 
-from .models import model_of, value
+from .models import model_of
 
 
 def make() -> ModelProto:
     """Returns a product, a rectifier and a row of the values above zero."""
-    nodes = [
-        make_node("MatMul", ["x", "weight"], ["product"], "project"),
-        make_node("Relu", ["product"], ["scores"], "rectify"),
-        make_node("Add", ["scores", "scores"], ["y"], "double"),
-    ]
-    return model_of(nodes, [value("x", ["batch", 4])], [value("y")], weight=np.ones((4, 4), np.float32))
+    graph = """(float[batch,4] x) => (float[] y) {
+        [project] product = MatMul (x, weight)
+        [rectify] scores = Relu (product)
+        [double] y = Add (scores, scores)
+    }"""
+    return model_of(graph, weight=np.ones((4, 4), np.float32))
 
 
 def put_outside(model: ModelProto) -> None:
@@ -37,10 +36,10 @@ def put_outside(model: ModelProto) -> None:
     tensor.external_data.add(key="location", value="../weights.data")
 
 
-def change_last(operator: str, domain: str = "") -> Callable[[ModelProto], None]:
+def change_last(operator: str) -> Callable[[ModelProto], None]:
     def change(model: ModelProto) -> None:
         node = model.graph.node[2]
-        node.op_type, node.domain = operator, domain
+        node.op_type = operator
         del node.input[1:]
         if operator == "NonZero":
             model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
@@ -49,21 +48,12 @@ def change_last(operator: str, domain: str = "") -> Callable[[ModelProto], None]
 
 
 CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
-    "a cycle": (lambda m: m.graph.node[0].input.__setitem__(0, "y"), {}, "must be topologically sorted"),
     "weights outside": (put_outside, {}, "../weights.data"),
-    "2 GB in 1 kB": (lambda m: m.graph.initializer[0].dims.__setitem__(0, 2**27), {}, "found 64 bytes; shape"),
-    "an unknown domain": (change_last("Add", "evil"), {}, "operator Add 'double': found domain 'evil'; allowed: "),
     "no converter": (
         change_last("RandomNormalLike"),
         {},
         "net.onnx: RandomNormalLike 'double': there is no converter for this operator. To build what is before, give "
         "the model `outputs: [scores]`",
-    ),
-    "a shape by data": (
-        change_last("NonZero"),
-        {},
-        "net.onnx: NonZero 'double': the shape of its output depends on the data. To build what is before, give the "
-        "model `outputs: [scores]`",
     ),
     "an unknown output": (
         lambda m: None,

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
 
 from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
@@ -14,20 +13,19 @@ from anole.extract.load import load_model
 from anole.task import Conv2d
 from benchmarks.zoo.conformance import run_model
 
-from .models import model_of, reference, value
+from .models import model_of, reference
 
 
 def test_a_convolution_of_halves(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weight = (rng.standard_normal((4, 3, 3, 3)) / 5).astype(np.float16)
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"]),
-        helper.make_node("Elu", ["c"], ["e"], alpha=0.5),
-        helper.make_node("Cast", ["e"], ["s"], to=TensorProto.FLOAT),
-        helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT16),
-    ]
-    outputs = [value(name, (1, 4, 4, 4), "float16") for name in ("c", "y")]
-    model = model_of(nodes, [value("x", (1, 3, 6, 6), "float16")], outputs, w=weight)
+    graph = """(float16[1,3,6,6] x) => (float16[1,4,4,4] c, float16[1,4,4,4] y) {
+        c = Conv (x, w)
+        e = Elu <alpha = 0.5> (c)
+        s = Cast <to = 1> (e)
+        y = Cast <to = 10> (s)
+    }"""
+    model = model_of(graph, w=weight)
     inputs = {"x": rng.standard_normal((1, 3, 6, 6)).astype(np.float16)}
     found = run_model(model, inputs, tmp_path / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{tmp_path / 'net.onnx'}", {}))

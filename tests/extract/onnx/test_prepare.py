@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper
-from onnx.helper import make_node
+from onnx import ModelProto
+from onnx.reference import ReferenceEvaluator
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
@@ -24,21 +25,14 @@ X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
 
 def model(
-    nodes: Sequence[NodeProto],
-    outputs: Sequence[ValueInfoProto] = (),
-    opset: int = 17,
-    inputs: Sequence[ValueInfoProto] = (),
-    **weights: Any,
+    nodes: str, outputs: str = "float[] y", opset: int = 17, inputs: str = "float[n,3,c] x", **weights: Any
 ) -> ModelProto:
-    """Returns a model with the input x of shape [n, 3, c] and the output y, unless others are given."""
-    given, results = list(inputs) or [value("x", ["n", 3, "c"])], list(outputs) or [value("y")]
-    return model_of(nodes, given, results, opset=opset, domains=["f"], **weights)
+    return model_of(f"({inputs}) => ({outputs}) {{{nodes}}}", opset=opset, domains=["f"], **weights)
 
 
 def prepared_model(proto: ModelProto, feeds: Feeds | None = None, without: str = "") -> ModelProto:
-    feeds = feeds or {"x": X}
-    infos = tuple(TensorInfo(name, array.shape, str(array.dtype)) for name, array in feeds.items())
-    return prepare(proto, infos, operators() - {without}, "model net: net.onnx")
+    infos = [TensorInfo(name, array.shape, str(array.dtype)) for name, array in (feeds or {"x": X}).items()]
+    return prepare(proto, tuple(infos), operators() - {without}, "model net: net.onnx")
 
 
 def prepared(proto: ModelProto, feeds: Feeds | None = None) -> list[str]:
@@ -53,267 +47,227 @@ def prepared(proto: ModelProto, feeds: Feeds | None = None) -> list[str]:
     return [node.op_type for node in result.graph.node]
 
 
+SHAPES = """
+    shape = Shape (x)
+    c = Gather (shape, last)
+    size = Mul (c, three)
+    target = Concat <axis = 0> (one, size)
+    flat = Reshape (x, target)
+"""
+
+
 @pytest.mark.parametrize("opset", [11, 17])
 def test_arithmetic_on_shapes_becomes_constant(opset: int) -> None:
-    nodes = [
-        make_node("Shape", ["x"], ["shape"]),
-        make_node("Gather", ["shape", "last"], ["c"]),
-        make_node("Mul", ["c", "three"], ["size"]),
-        make_node("Concat", ["one", "size"], ["target"], axis=0),
-        make_node("Reshape", ["x", "target"], ["flat"]),
-        make_node("ConstantOfShape", ["target"], ["bias"], value=helper.make_tensor("", 1, [1], [2.0])),
-        make_node("Add", ["flat", "bias"], ["y"]),
-    ]
-    alone = [*nodes[:5], make_node("Identity", ["flat"], ["y"])]
-    proto = model(alone, last=[2], three=[3], one=[-1], opset=opset)
+    proto = model(SHAPES + "y = Identity (flat)", last=[2], three=[3], one=[-1], opset=opset)
     assert [name for name in prepared(proto) if name != "Identity"] == ["Reshape"]
-    assert prepared(model(nodes, last=[2], three=[3], one=[2], opset=opset)) == ["Reshape", "Add"]
+    more = "bias = ConstantOfShape <value = float[1] {2}> (target) y = Add (flat, bias)"
+    assert prepared(model(SHAPES + more, last=[2], three=[3], one=[2], opset=opset)) == ["Reshape", "Add"]
 
 
 def test_weights_that_are_declared_as_inputs_too_are_constant() -> None:
-    nodes = [make_node("Mul", ["size", "two"], ["target"]), make_node("Reshape", ["x", "target"], ["y"])]
-    proto = model(nodes, size=[3, 4], two=[2, 1])
+    proto = model("target = Mul (size, two) y = Reshape (x, target)", size=[3, 4], two=[2, 1])
     proto.graph.input.extend(value(name, [2], "int64") for name in ("size", "two"))
     assert prepared(proto) == ["Reshape"]
 
 
 def test_large_constants_are_not_computed() -> None:
-    nodes = [
-        make_node("ConstantOfShape", ["huge"], ["zeros"]),
-        make_node("Expand", ["one", "huge"], ["ones"]),
-        make_node("Range", ["start", "limit", "step"], ["numbers"]),
-        make_node("Gather", ["zeros", "place"], ["a"]),
-        make_node("Gather", ["ones", "place"], ["b"]),
-        make_node("Gather", ["numbers", "place"], ["c"]),
-        make_node("Sum", ["x", "a", "b", "c"], ["y"]),
-    ]
+    nodes = """
+        zeros = ConstantOfShape (huge)
+        ones = Expand (one, huge)
+        numbers = Range (start, limit, step)
+        a = Gather (zeros, place)
+        b = Gather (ones, place)
+        c = Gather (numbers, place)
+        y = Sum (x, a, b, c)
+    """
     scalars = {"start": np.float32(0), "limit": np.float32(2**27), "step": np.float32(1)}
-    result = prepared_model(model(nodes, huge=[2**27], one=np.float32([1]), place=[5], **scalars))
-    assert [node.op_type for node in result.graph.node] == [node.op_type for node in nodes]
+    proto = model(nodes, huge=[2**27], one=np.float32([1]), place=[5], **scalars)
+    before = [node.op_type for node in proto.graph.node]
+    result = prepared_model(proto)
+    assert [node.op_type for node in result.graph.node] == before
     assert result.ByteSize() < 10_000
 
 
-def function(name: str, nodes: list[NodeProto], attributes: Sequence[str] = ()) -> Any:
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
-    return helper.make_function("f", name, ["a"], ["out"], nodes, opsets, list(attributes))
+FUNCTIONS = [
+    "Inner <slope> (a) => (out) {r = LeakyRelu <alpha: float = @slope> (a) out = Add (r, a)}",
+    "Outer (b) => (out) {once = f.Inner <slope = 0.5> (b) out = Mul (once, once)}",
+]
 
 
 def test_functions_of_the_file_are_inlined() -> None:
-    leaky = make_node("LeakyRelu", ["a"], ["r"])
-    leaky.attribute.add(name="alpha", type=1, ref_attr_name="slope")
-    inner = function("Inner", [leaky, make_node("Add", ["r", "a"], ["out"])], attributes=["slope"])
-    call = make_node("Inner", ["a"], ["once"], domain="f", slope=0.5)
-    outer = function("Outer", [call, make_node("Mul", ["once", "once"], ["out"])])
-    proto = model([make_node("Outer", [given], [result], domain="f") for given, result in ("xz", "zy")])
-    proto.functions.extend([inner, outer])
+    proto = model("z = f.Outer (x) y = f.Outer (z)")
+    header = '<domain: "f", opset_import: ["" : 17, "f" : 1]> '
+    proto.functions.extend(onnx.parser.parse_function(header + each) for each in FUNCTIONS)
     assert prepared(proto) == ["LeakyRelu", "Add", "Mul"] * 2
-
-
-@pytest.mark.parametrize(
-    ("node", "opset", "weights"),
-    [
-        (make_node("Attention", ["x", "x", "x"], ["y"], q_num_heads=2, kv_num_heads=2), 23, {}),
-        (make_node("Swish", ["x"], ["y"], alpha=2.0), 24, {}),
-        (make_node("Swish", ["x"], ["y"]), 24, {}),
-        (make_node("Celu", ["x"], ["y"], alpha=2.0), 17, {}),
-        (make_node("CenterCropPad", ["x", "size"], ["y"], axes=[1, 2]), 18, {"size": [5, 3]}),
-        (make_node("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 2]), 17, {}),
-        (
-            make_node("SoftmaxCrossEntropyLoss", ["x", "labels"], ["y"], reduction="sum"),
-            17,
-            {"labels": np.ones((2, 4), int)},
-        ),
-    ],
-    ids=lambda each: each.op_type if isinstance(each, NodeProto) else "",
-)
-def test_operators_that_onnx_defines_by_a_function_are_expanded(
-    node: NodeProto, opset: int, weights: dict[str, Any]
-) -> None:
-    names = assert_expanded(model([node], opset=opset, **weights), node.op_type, X)
-    assert names <= operators() - {node.op_type}
-
-
-def test_functions_within_functions_are_expanded_in_any_order() -> None:
-    nodes = [
-        make_node("SoftmaxCrossEntropyLoss", ["x", "labels"], ["a"]),
-        make_node("LogSoftmax", ["x"], ["p"], axis=1),
-        make_node("NegativeLogLikelihoodLoss", ["p", "labels"], ["b"]),
-        make_node("Add", ["a", "b"], ["y"]),
-    ]
-    names = prepared(model(nodes, labels=np.ones((2, 4), int)))
-    assert {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}.isdisjoint(names)
-
-
-def test_an_operator_that_leaves_out_inputs_is_expanded() -> None:
-    node = make_node("Attention", ["x", "x", "x", "", "", "", "lengths"], ["y"], "attend")
-    proto = model([node], opset=24, inputs=[value("x", [2, 1, 4, 4])], lengths=[4, 3])
-    data = np.random.default_rng(0).standard_normal((2, 1, 4, 4)).astype(np.float32)
-    assert "Attention" not in assert_expanded(proto, "", data)
 
 
 def assert_expanded(proto: ModelProto, without: str, x: NDArray[Any]) -> set[str]:
     """Asserts by the onnx package, as ONNX Runtime lacks the newest operators; returns which ones there are now."""
-    from onnx.reference import ReferenceEvaluator
-
     expected = ReferenceEvaluator(proto).run(None, {"x": x})[0]
     result = prepared_model(proto, {"x": x}, without)
     np.testing.assert_allclose(ReferenceEvaluator(result).run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
     return {each.op_type for each in result.graph.node}
 
 
-def choice(condition: str, then: NodeProto, *other: NodeProto) -> NodeProto:
-    """Returns an `If` whose branches return what their last operator does."""
-    then_branch, else_branch = (
-        helper.make_graph(nodes, "branch", [], [value(nodes[-1].output[0])]) for nodes in ((then,), other)
-    )
-    return make_node("If", [condition], ["y"], "choose", then_branch=then_branch, else_branch=else_branch)
+@pytest.mark.parametrize(
+    ("node", "opset", "weights"),
+    [
+        ("Attention <q_num_heads = 2, kv_num_heads = 2> (x, x, x)", 23, {}),
+        ("Swish <alpha = 2.0> (x)", 24, {}),
+        ("Swish (x)", 24, {}),
+        ("Celu <alpha = 2.0> (x)", 17, {}),
+        ("CenterCropPad <axes = [1, 2]> (x, size)", 18, {"size": [5, 3]}),
+        ("MeanVarianceNormalization <axes = [0, 2]> (x)", 17, {}),
+        ('SoftmaxCrossEntropyLoss <reduction = "sum"> (x, labels)', 17, {"labels": np.ones((2, 4), int)}),
+    ],
+)
+def test_operators_that_onnx_defines_by_a_function_are_expanded(node: str, opset: int, weights: dict[str, Any]) -> None:
+    without = node.split()[0]
+    assert assert_expanded(model(f"y = {node}", opset=opset, **weights), without, X) <= operators() - {without}
 
 
-IS_LARGE = [make_node("ReduceSum", ["x"], ["sum"], keepdims=0), make_node("Greater", ["sum", "zero"], ["is_large"])]
+def test_functions_within_functions_are_expanded_in_any_order() -> None:
+    nodes = """
+        a = SoftmaxCrossEntropyLoss (x, labels)
+        p = LogSoftmax <axis = 1> (x)
+        b = NegativeLogLikelihoodLoss (p, labels)
+        y = Add (a, b)
+    """
+    names = prepared(model(nodes, labels=np.ones((2, 4), int)))
+    assert {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}.isdisjoint(names)
+
+
+def test_an_operator_that_leaves_out_inputs_is_expanded() -> None:
+    node = 'y = Attention (x, x, x, "", "", "", lengths)'
+    data = np.random.default_rng(0).standard_normal((2, 1, 4, 4)).astype(np.float32)
+    proto = model(node, opset=24, inputs="float[2,1,4,4] x", lengths=[4, 3])
+    assert "Attention" not in assert_expanded(proto, "", data)
+
+
+def choice(condition: str, then: str, other: str) -> str:
+    """Returns an `If`; its branches compute a and b."""
+    branches = f"then_branch = then () => (float[] a) {{{then}}}, else_branch = other () => (float[] b) {{{other}}}"
+    return f"[choose] y = If <{branches}> ({condition})"
+
+
+IS_LARGE = "sum = ReduceSum <keepdims = 0> (x) is_large = Greater (sum, zero)"
 
 
 def test_a_branch_that_depends_on_shapes_is_taken() -> None:
-    nodes = [
-        make_node("Shape", ["x"], ["shape"]),
-        make_node("Gather", ["shape", "axis"], ["size"]),
-        make_node("Equal", ["size", "axis"], ["is_one"]),
-        choice("is_one", make_node("Squeeze", ["x", "axis"], ["a"]), make_node("Neg", ["x"], ["b"])),
-    ]
-    assert prepared(model(nodes, inputs=[value("x", ["a", "b", "c"])], axis=[1])) == ["Neg"]
+    nodes = "shape = Shape (x) size = Gather (shape, axis) is_one = Equal (size, axis)"
+    nodes += choice("is_one", "a = Squeeze (x, axis)", "b = Neg (x)")
+    assert prepared(model(nodes, inputs="float[a,b,c] x", axis=[1])) == ["Neg"]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_both_branches_are_computed_if_the_data_choose(sign: int) -> None:
-    down = make_node("Neg", ["x"], ["m"]), make_node("Mul", ["m", "x"], ["b"])
-    proto = model([*IS_LARGE, choice("is_large", make_node("Exp", ["x"], ["a"]), *down)], zero=np.float32(0))
+    proto = model(IS_LARGE + choice("is_large", "a = Exp (x)", "m = Neg (x) b = Mul (m, x)"), zero=np.float32(0))
     assert prepared(proto, {"x": np.abs(X) * np.float32(sign)})[-1] == "Where"
 
 
-def loop(opset: int = 17, **sizes: Any) -> ModelProto:
+LOOP = """
+    [repeat] last, all = Loop <body = body (int64 turn, bool go, float[] state) => (
+        bool go_on, float[] more, float[] product
+    ) {
+        number = Cast <to = 1> (turn)
+        more = Add (state, number)
+        product = Mul (more, x)
+        go_on = Identity (go)
+    }> (count, true, x)
+"""
+
+
+def loop(nodes: str = LOOP, opset: int = 17, **sizes: Any) -> ModelProto:
     """Returns a loop with a state, a value of outside and a collected output."""
-    body = helper.make_graph(
-        [
-            make_node("Cast", ["turn"], ["number"], to=1),
-            make_node("Add", ["state", "number"], ["more"]),
-            make_node("Mul", ["more", "x"], ["product"]),
-            make_node("Identity", ["go"], ["go_on"]),
-        ],
-        "body",
-        [value("turn", [], "int64"), value("go", [], "bool"), value("state")],
-        [value("go_on", [], "bool"), value("more"), value("product")],
-    )
-    nodes = [make_node("Loop", ["count", "true", "x"], ["last", "all"], "repeat", body=body)]
-    return model(nodes, [value("last"), value("all")], opset, **{"true": True, "count": 3, **sizes})
+    return model(nodes, "float[] last, float[] all", opset, **{"true": True, **sizes})
 
 
 @pytest.mark.parametrize("opset", [11, 17])
 def test_a_loop_of_known_length_is_unrolled(opset: int) -> None:
-    names = prepared(loop(opset))
+    names = prepared(loop(opset=opset, count=3))
     assert "Loop" not in names and names.count("Mul") == 3
 
 
 def test_a_loop_whose_length_is_a_shape_is_unrolled() -> None:
-    proto = loop()
-    del proto.graph.initializer[1]
-    proto.graph.node.insert(0, make_node("Size", ["x"], ["count"]))
-    assert "Loop" not in (names := prepared(proto)) and names.count("Mul") == 24
+    assert "Loop" not in (names := prepared(loop("count = Size (x)" + LOOP))) and names.count("Mul") == 24
+
+
+SCAN = """
+    last, all = Scan <
+        body = body (float[n,4] state, float[n,4] row) => (float[n,4] sum, float[n,4] seen) {
+            sum = Add (state, row)
+            seen = Identity (sum)
+        },
+        num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [2],
+        scan_input_directions = [BACKWARD], scan_output_directions = [1]
+    > (start, x)
+"""
 
 
 @pytest.mark.parametrize("backward", [0, 1])
 def test_a_scan_is_unrolled(backward: int) -> None:
-    body = helper.make_graph(
-        [make_node("Add", ["state", "row"], ["sum"]), make_node("Identity", ["sum"], ["seen"])],
-        "body",
-        [value("state", ["n", 4]), value("row", ["n", 4])],
-        [value("sum", ["n", 4]), value("seen", ["n", 4])],
-    )
-    axes = {"scan_input_axes": [1], "scan_output_axes": [2]}
-    directions = {"scan_input_directions": [backward], "scan_output_directions": [1]}
-    scan = make_node("Scan", ["start", "x"], ["last", "all"], body=body, num_scan_inputs=1, **axes, **directions)
-    proto = model([scan], [value("last"), value("all")], start=np.ones((2, 4), np.float32))
+    nodes = SCAN.replace("BACKWARD", str(backward))
+    proto = model(nodes, "float[] last, float[] all", start=np.ones((2, 4), np.float32))
     assert prepared(proto).count("Add") == 3
 
 
 def test_an_old_version_is_raised() -> None:
-    node = make_node("Upsample", ["x"], ["y"], scales=[1.0, 1.0, 2.0], mode="nearest")
-    proto = model([node], opset=7)
+    proto = model('y = Upsample <scales = [1.0, 1.0, 2.0], mode = "nearest"> (x)', opset=7)
     proto.ir_version = 3
     del proto.opset_import[1]
     assert "Upsample" not in prepared(proto)
 
 
-REFUSED: list[tuple[ModelProto, Feeds, str, str]] = [
-    *(
+ENDLESS = "Loop 'repeat': its number of turns depends on the data, or is too large: 4096 operators"
+
+
+@pytest.mark.parametrize(
+    ("proto", "x", "problem", "end"),
+    [
+        (loop(count=10**6), X, ENDLESS, ""),
+        (loop(count=2**62), X, ENDLESS, ""),
         (
-            loop(count=count),
-            {"x": X},
-            "Loop 'repeat': its number of turns depends on the data, or is too large: 4096 operators",
-            "",
-        )
-        for count in (10**6, 2**62)
-    ),
-    (
-        model(
-            [*IS_LARGE, choice("is_large", make_node("ReduceSum", ["x"], ["a"]), make_node("Exp", ["x"], ["b"]))],
-            zero=np.float32(0),
+            model(IS_LARGE + choice("is_large", "a = ReduceSum (x)", "b = Exp (x)"), zero=np.float32(0)),
+            X,
+            "If 'choose': its condition depends on the data, and its branches have values of different shapes",
+            "`outputs: [is_large]`",
         ),
-        {"x": X},
-        "If 'choose': its condition depends on the data, and its branches have values of different shapes",
-        "`outputs: [is_large]`",
-    ),
-    (
-        model(
-            [
-                make_node("Relu", ["x"], ["r"]),
-                make_node("Exp", ["r"], ["side"]),
-                make_node("NonZero", ["r"], ["where"], "find"),
-                make_node("Transpose", ["where"], ["indices"]),
-                make_node("GatherND", ["side", "indices"], ["y"]),
-            ],
-            [value("y"), value("side")],
+        (
+            model(
+                "r = Relu (x) side = Exp (r) [find] where = NonZero (r) indices = Transpose (where)"
+                "y = GatherND (side, indices)",
+                "float[] y, float[] side",
+            ),
+            X,
+            "NonZero 'find': the shape of its output depends on the data",
+            "To build what is before, give the model `outputs: [r, side]`",
         ),
-        {"x": X},
-        "NonZero 'find': the shape of its output depends on the data",
-        "To build what is before, give the model `outputs: [r, side]`",
-    ),
-    (
-        model(
-            [make_node("Cast", ["x"], ["whole"], to=7), make_node("Reshape", ["x", "whole"], ["y"])],
-            inputs=[value("x", ["n"])],
+        (
+            model("whole = Cast <to = 7> (x) y = Reshape (x, whole)", inputs="float[n] x"),
+            np.ones(1, np.float32),
+            "Reshape 'y': the shape of its output depends on the data",
+            "`outputs: [whole]`",
         ),
-        {"x": np.ones(1, np.float32)},
-        "Reshape 'y': the shape of its output depends on the data",
-        "`outputs: [whole]`",
-    ),
-    (
-        model(
-            [
-                make_node("Relu", ["x"], ["r"]),
-                make_node("RandomNormalLike", ["r"], ["d"], "noise"),
-                make_node("Bernoulli", ["r"], ["b"], "coin"),
-                make_node("Add", ["d", "b"], ["y"]),
-            ]
+        (
+            model("r = Relu (x) [noise] d = RandomNormalLike (r) [coin] b = Bernoulli (r) y = Add (d, b)"),
+            np.ones((1, 3, 3), np.float32),
+            "RandomNormalLike 'noise': there is no converter for this operator",
+            "`outputs: [r]`",
         ),
-        {"x": np.ones((1, 3, 3), np.float32)},
-        "RandomNormalLike 'noise': there is no converter for this operator",
-        "`outputs: [r]`",
-    ),
-]
-
-
-@pytest.mark.parametrize(("proto", "feeds", "problem", "end"), REFUSED)
+    ],
+)
 def test_what_cannot_be_imported_is_told_with_what_is_before(
-    proto: ModelProto, feeds: Feeds, problem: str, end: str
+    proto: ModelProto, x: NDArray[Any], problem: str, end: str
 ) -> None:
     with pytest.raises(ExtractError) as caught:
-        prepared_model(proto, feeds)
+        prepared_model(proto, {"x": x})
     message = str(caught.value)
     assert message.startswith("model net: net.onnx: ") and "\n" not in message
     assert problem in message and message.endswith(end)
 
 
 def test_what_was_changed_is_told() -> None:
-    proto = loop()
+    proto = loop(count=3)
     before = count_operators(proto)
     after = count_operators(prepared_model(proto))
     assert differences(before, before) == ()

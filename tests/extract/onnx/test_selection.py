@@ -9,8 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
-from onnx.helper import make_node
+from onnx import numpy_helper
 
 from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError
@@ -19,9 +18,15 @@ from anole.extract.load import load_model
 from anole.extract.onnx.selection import selected_part
 
 from ..passes.building import outputs
-from .models import model_of, value
+from .models import model_of
 
 X = np.random.default_rng(0).standard_normal((1, 2, 5)).astype(np.float32)
+
+
+BODIES = {
+    "squares": "() => (float[] s) {s = Mul (features, features)}",
+    "size": "() => (int64[] n) {n = Shape (features)}",
+}
 
 
 def write(**settings: Any) -> None:
@@ -33,20 +38,17 @@ def write(**settings: Any) -> None:
         "most": np.array([3]),
         "rate": np.array(16000),
     }
-    inner = helper.make_graph([make_node("Mul", ["features", "features"], ["s"])], "then", [], [value("s")])
-    other = helper.make_graph([make_node("Shape", ["features"], ["n"])], "else", [], [value("n", None, "int64")])
-    nodes = [
-        make_node("MatMul", ["wide", "x"], ["features"], "project"),
-        make_node("Equal", ["sr", "rate"], ["is_fast"]),
-        make_node("If", ["is_fast"], ["squares"], "rates", then_branch=inner, else_branch=inner),
-        make_node("Sigmoid", ["squares"], ["scores"]),
-        make_node("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"], "nms"),
-        make_node("If", ["is_fast"], ["size"], then_branch=other, else_branch=other),
-        make_node("Wobble", ["kept"], ["y"], "custom", domain="custom") if settings.get("custom") else None,
-    ]
-    inputs = [value("x", ["n", 2, 5]), value("sr", [], "int64"), value("unused", [1])]
-    outputs = [value("kept", None, "int64"), value("size", None, "int64")]
-    proto = model_of([node for node in nodes if node is not None], inputs, outputs, domains=["custom"], **weights)
+    branches = {name: f"then_branch = then {body}, else_branch = other {body}" for name, body in BODIES.items()}
+    graph = f"""(float[n,2,5] x, int64 sr, float[1] unused) => (int64[] kept, int64[] size) {{
+        [project] features = MatMul (wide, x)
+        is_fast = Equal (sr, rate)
+        [rates] squares = If <{branches["squares"]}> (is_fast)
+        scores = Sigmoid (squares)
+        [nms] kept = NonMaxSuppression (boxes, scores, most)
+        size = If <{branches["size"]}> (is_fast)
+        {"[custom] y = custom.Wobble (kept)" if settings.get("custom") else ""}
+    }}"""
+    proto = model_of(graph, domains=["custom"], **weights)
     if settings.get("external"):
         onnx.external_data_helper.convert_model_to_external_data(proto, location="net.data", size_threshold=0)
     Path("sub").mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from anole.declared.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.extract.onnx.operators.whole_products import exact_runs
-from anole.task import Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Workload
 
 from .test_operators import Network
 
@@ -38,13 +39,71 @@ def convolution(net: Network, channels: int, weight: NDArray[Any], *image: int, 
     net.add("ConvInteger", data, net.weight(weight, "int8"), **attributes)
 
 
-@pytest.mark.parametrize(("channels", "parts"), [(500, 1), (600, 2), (1100, 3)])
-def test_channels_are_split_only_as_often_as_exactness_needs(tmp_path: Path, channels: int, parts: int) -> None:
+def split(channels: int) -> Callable[[Network], None]:
+    """A convolution whose channels are split only as often as exactness needs."""
+    return lambda net: convolution(net, channels, np.full((3, channels, 1, 1), 127), 2, 3)
+
+
+def convolutions_of_any_kind(net: Network) -> None:
+    """A window that is too large, and groups that would have to be split, are left to integers."""
+    rng = net.rng
+    convolution(net, 4, rng.integers(-128, 128, (6, 2, 3, 3)), 7, 6, group=2, strides=[2, 1], pads=[0, 1, 2, 1])
+    convolution(net, 3, rng.integers(-128, 128, (5, 3, 4)), 9, dilations=[2], pads=[3, 3])
+    convolution(net, 2, rng.integers(-128, 128, (3, 2, 2, 3, 3)), 4, 5, 6, pads=[1] * 6)
+    convolution(net, 1200, np.full((4, 600, 1, 1), 127), 2, 2, group=2)
+    convolution(net, 1, np.full((2, 1, 30, 30), 127), 31, 31)
+
+
+def computed_operands(net: Network) -> None:
+    """They are split by their types."""
+    net.add("MatMulInteger", net.given(largest(2, 3, 600)), net.given(largest(2, 600, 4)))
+
+
+def transposed_operand(net: Network) -> None:
+    net.add("Transpose", net.given(largest(2, 4, 100)), perm=[0, 2, 1])
+    point = net.given(np.array(5, np.uint8))
+    net.add("MatMulInteger", net.given(largest(2, 3, 100)), "0_Transpose_0", "", point)
+
+
+def dense_layers(net: Network) -> None:
+    """They are split by their weights and zero points."""
+    zero = net.given(np.array(3, np.uint8))
+    for weight, dtype in ((127, "int8"), (9, "uint8")):
+        net.add("MatMulInteger", net.given(largest(3, 700)), net.weight(np.full((700, 5), weight), dtype), zero)
+
+
+def scaled_convolution(net: Network) -> None:
+    """Its scales are not merged into whole weights."""
+    x = net.given(net.rng.integers(0, 256, (1, 8, 9, 9)).astype(np.uint8))
+    weight = net.weight(net.rng.integers(-128, 128, (16, 8, 3, 3)), "int8")
+    zeros = net.weight(7, "uint8"), net.weight(0, "int8"), net.weight(3, "uint8")
+    scales = net.weight(0.03), net.weight(0.0123), net.weight(0.7)
+    net.add("QLinearConv", x, scales[0], zeros[0], weight, scales[1], zeros[1], scales[2], zeros[2])
+
+
+@pytest.mark.parametrize(
+    ("build", "operators"),
+    [
+        (split(500), ["conv2d"]),
+        (split(600), ["conv2d"] * 2),
+        (split(1100), ["conv2d"] * 3),
+        (convolutions_of_any_kind, ["conv2d"] * 3),
+        (computed_operands, ["batch_matmul"] * 3),
+        (transposed_operand, ["batch_matmul"]),
+        (dense_layers, ["dense"] * 3),
+        (scaled_convolution, ["conv2d"]),
+    ],
+)
+def test_products_are_exact_and_split_only_where_they_must(
+    tmp_path: Path, build: Callable[[Network], None], operators: list[str]
+) -> None:
     net = Network(10)
-    convolution(net, channels, np.full((3, channels, 1, 1), 127), 2, 3)
+    build(net)
     net.check(tmp_path, 0)
     found = workloads(net, tmp_path)
-    assert len(found) == parts and all(isinstance(each, Conv2d) and each.exact for each in found)
+    assert [each.operator for each in found] == operators
+    assert all(each.exact for each in found if not isinstance(each, BatchMatmul))
+    assert all(each.transpose_right for each in found if build is transposed_operand)
 
 
 def test_weights_of_both_signs_need_fewer_parts(tmp_path: Path) -> None:
@@ -52,19 +111,6 @@ def test_weights_of_both_signs_need_fewer_parts(tmp_path: Path) -> None:
     signs = np.tile([1, -1], 500)[:, None, None]
     convolution(net, 1000, np.broadcast_to(127 * signs, (3, 1000, 1, 1)), 2, 3)
     assert len(workloads(net, tmp_path)) == 1
-
-
-def test_convolutions_of_any_kind_are_exact(tmp_path: Path) -> None:
-    net = Network(10)
-    rng = net.rng
-    convolution(net, 4, rng.integers(-128, 128, (6, 2, 3, 3)), 7, 6, group=2, strides=[2, 1], pads=[0, 1, 2, 1])
-    convolution(net, 3, rng.integers(-128, 128, (5, 3, 4)), 9, dilations=[2], pads=[3, 3])
-    convolution(net, 2, rng.integers(-128, 128, (3, 2, 2, 3, 3)), 4, 5, 6, pads=[1] * 6)
-    convolution(net, 1200, np.full((4, 600, 1, 1), 127), 2, 2, group=2)
-    convolution(net, 1, np.full((2, 1, 30, 30), 127), 31, 31)
-    net.check(tmp_path, 0)
-    # A window that is too large, and groups that would have to be split, are left to integers.
-    assert len(workloads(net, tmp_path)) == 3
 
 
 def test_no_exact_convolution_is_transformed(tmp_path: Path) -> None:
@@ -77,45 +123,6 @@ def test_no_exact_convolution_is_transformed(tmp_path: Path) -> None:
     convolution(net, 32, net.rng.integers(-9, 9, (32, 32, 3, 3)), 28, 28, pads=[1] * 4)
     (workload,) = workloads(net, tmp_path)
     assert ALGORITHM not in CpuTarget(describe_cpu()).default_config(workload)
-
-
-def test_products_of_computed_tensors_are_split_by_their_types(tmp_path: Path) -> None:
-    net = Network(10)
-    left, right = net.given(largest(2, 3, 600)), net.given(largest(2, 600, 4))
-    net.add("MatMulInteger", left, right)
-    net.check(tmp_path, 0)
-    assert [each.operator for each in workloads(net, tmp_path)] == ["batch_matmul"] * 3
-
-
-def test_a_transposed_operand_is_read_as_it_lies(tmp_path: Path) -> None:
-    net = Network(10)
-    left, right = net.given(largest(2, 3, 100)), net.given(largest(2, 4, 100))
-    net.add("Transpose", right, perm=[0, 2, 1])
-    net.add("MatMulInteger", left, "0_Transpose_0", "", net.given(np.array(5, np.uint8)))
-    net.check(tmp_path, 0)
-    (workload,) = workloads(net, tmp_path)
-    assert workload.transpose_right
-
-
-def test_dense_layers_are_split_by_their_weights_and_zero_points(tmp_path: Path) -> None:
-    net = Network(10)
-    zero = net.given(np.array(3, np.uint8))
-    net.add("MatMulInteger", net.given(largest(3, 700)), net.weight(np.full((700, 5), 127), "int8"), zero)
-    net.add("MatMulInteger", net.given(largest(3, 700)), net.weight(np.full((700, 5), 9), "uint8"), zero)
-    net.check(tmp_path, 0)
-    found = workloads(net, tmp_path)
-    assert len(found) == 3 and all(isinstance(each, Dense) and each.exact for each in found)
-
-
-def test_scales_are_not_merged_into_whole_weights(tmp_path: Path) -> None:
-    net = Network(10)
-    rng = net.rng
-    x = net.given(rng.integers(0, 256, (1, 8, 9, 9)).astype(np.uint8))
-    weight = net.weight(rng.integers(-128, 128, (16, 8, 3, 3)), "int8")
-    zeros = net.weight(7, "uint8"), net.weight(0, "int8"), net.weight(3, "uint8")
-    scales = net.weight(0.03), net.weight(0.0123), net.weight(0.7)
-    net.add("QLinearConv", x, scales[0], zeros[0], weight, scales[1], zeros[1], scales[2], zeros[2])
-    net.check(tmp_path, 0)
 
 
 def test_runs_of_any_weights() -> None:
