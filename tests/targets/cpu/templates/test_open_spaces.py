@@ -20,7 +20,7 @@ from anole.targets.cpu.target import CpuTarget
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 from anole.testing.formulas import Formula
 
-from .cases import SEEDS, error_of, tries, workloads
+from .cases import SEEDS, drawn, error_of, tries, workloads
 
 SAME = (1, 1, 1, 1)
 OPEN = CpuTarget({**describe_cpu(space="open"), "threads": 2})
@@ -40,11 +40,6 @@ SMALL_TILE = 128
 """Accumulators of a register tile that is unrolled in little time."""
 
 
-def drawn(workload: Workload, n: int, seed: int) -> list[Config]:
-    space = OPEN.space(workload)
-    return [space.config(vector) for vector in space.sample(n, np.random.default_rng(seed))]
-
-
 def accumulators(config: Config) -> int:
     panel = config["tile_f" if "tile_f" in config else "tile_x"][2]
     columns = config["tile_x"][1] if "tile_f" in config else 1
@@ -55,7 +50,7 @@ def accumulators(config: Config) -> int:
 @tries(10)
 @given(workload=workloads, seed=SEEDS)
 def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
-    (config,) = drawn(workload, 1, seed)
+    config = drawn(OPEN.space(workload), seed)
     assume(accumulators(config) <= SMALL_TILE)
     assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
@@ -64,7 +59,7 @@ def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
 @tries(200)
 @given(workload=workloads, seed=SEEDS)
 def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -> None:
-    (config,) = drawn(workload, 1, seed)
+    config = drawn(OPEN.space(workload), seed)
     assume(accumulators(config) <= SMALL_TILE)
     assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
@@ -135,7 +130,7 @@ def test_configs_told_apart_by_their_knobs_are_told_apart_by_their_features() ->
     vectors = space.sample(300, np.random.default_rng(0))
     features = space.features(vectors)
     assert np.isfinite(features).all() and len(np.unique(features, axis=0)) == len(vectors)
-    (panel,) = {config["tile_f"][2] for config in drawn(LAYERS["L7"], 1, 1)}
+    panel = drawn(space, 1)["tile_f"][2]
     lanes = space.feature_names.index("f_vector.length")
     of_one = features[space.columns(vectors)["tile_f"][:, 2] == panel]
     np.testing.assert_allclose(of_one[:, lanes], np.log2(OPEN.unit.lanes_of(panel) + 1), rtol=1e-6)
@@ -166,7 +161,7 @@ def test_every_tuner_searches_without_enumerating(preset: str) -> None:
 def test_a_candidate_is_right_or_fails_with_a_reason(workload: Workload) -> None:
     task = Task(workload, OPEN.description, OPEN.template_version(workload))
     too_much = {**OPEN.default_config(workload), "tile_y": [1, 1, OPEN.space(workload).knobs[1].values[0][2]]}
-    configs = [*drawn(workload, 30, 0), too_much]
+    configs = [*(drawn(OPEN.space(workload), seed) for seed in range(30)), too_much]
     options = MeasureOptions(Fixed(number=1, repeats=3), limits=Limits(build_s=5.0, run_s=5.0))
     with Measurer(task, options) as measurer:
         measured = list(measurer.measure(configs))

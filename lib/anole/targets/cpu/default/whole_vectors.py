@@ -52,7 +52,7 @@ class _Rows:
     @classmethod
     def of(cls, blocks: Sequence[s_tir.SBlock], lanes: int) -> _Rows:
         """Returns the rows that the reductions among the blocks have in common."""
-        shapes = {tuple(_extents(block)) for block in blocks if _is_reduction(block)}
+        shapes = {tuple(_extents(block)) for block in blocks if block.init is not None}
         if len({(prod(shape[:-1]), shape[-1]) for shape in shapes}) != 1:
             raise ValueError("no rows, or different ones, are reduced")
         *outer, extent = shapes.pop()
@@ -84,7 +84,7 @@ def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc
     *earlier, last = [schedule.get(rv) for rv in blocks_of(schedule)]
     longer: dict[Any, Any] = {}
     for block in earlier:
-        if not _is_reduction(block) and (block.name_hint in copies or rows.walks(block)):
+        if block.init is None and (block.name_hint in copies or rows.walks(block)):
             longer[block.body.buffer] = _lengthened(block.body.buffer, rows.padded)
     nests = [
         *(_nest(block, longer, rows, guarded=block.name_hint in copies) for block in earlier),
@@ -122,10 +122,6 @@ def _counted(value: Any, inside: Any, initial: Any) -> Any:
 def _lengthened(buffer: Any, extent: int) -> Any:
     *outer, last = buffer.ty.shape
     return tirx.decl_buffer([*outer, tirx.const(extent, last.ty.dtype)], buffer.ty.dtype, buffer.name, scope=_ROW)
-
-
-def _is_reduction(block: s_tir.SBlock) -> bool:
-    return block.init is not None
 
 
 def _extents(block: s_tir.SBlock) -> list[int]:
