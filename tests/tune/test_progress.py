@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -83,28 +84,29 @@ def test_in_a_log_the_first_lines_are_a_second_apart_and_later_ones_a_twentieth_
     assert lines[-1] == "dense: 8000/8000, best 16000.0 GFLOP/s, 4 failed"
 
 
-def test_a_task_that_is_done_at_once_has_a_line_at_its_start_and_one_at_its_end(
-    caplog: pytest.LogCaptureFixture, clock: Clock
+DONE = "dense: 8/8, best 24.0 GFLOP/s, 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("updates", "lines"),
+    [
+        pytest.param([(0, 0.0, 0), (8, 24.0, 0)], ["dense: 0/8", DONE], id="done at once"),
+        pytest.param([(8, 24.0, 0)], [DONE], id="done before"),
+        pytest.param([(0, 0.0, 0), (0, 0.0, 0), (2, 0.0, 2)], ["dense: 0/8", "dense: 2/8, 2 failed"], id="failures"),
+        pytest.param([(0, 0.0, 0), None], ["dense: 0/8"], id="failed before its first trial"),
+        pytest.param([], [], id="nothing"),
+    ],
+)
+def test_a_line_at_the_start_and_one_at_the_end_say_what_is_known(
+    caplog: pytest.LogCaptureFixture, clock: Clock, updates: list[tuple[int, float, int] | None], lines: list[str]
 ) -> None:
-    with Progress("dense", 8) as progress:
-        for done in (0, 8):
-            progress.update(done, 3.0 * done, 0)
-    assert lines_of(caplog) == ["dense: 0/8", "dense: 8/8, best 24.0 GFLOP/s, 0 failed"]
-
-
-def test_a_task_that_was_done_before_has_one_line(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
-    with Progress("dense", 8) as progress:
-        progress.update(8, 24.0, 0)
-    assert lines_of(caplog) == ["dense: 8/8, best 24.0 GFLOP/s, 0 failed"]
-
-
-def test_what_is_not_known_yet_is_not_said(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
-    with Progress("dense", 8) as progress:
-        progress.update(0, 0.0, 0)
-        clock.now_s += 60
-        progress.update(0, 0.0, 0)
-        progress.update(2, 0.0, 2)
-    assert lines_of(caplog) == ["dense: 0/8", "dense: 2/8, 2 failed"]
+    with suppress(KeyboardInterrupt), Progress("dense", 8) as progress:
+        for update in updates:
+            if update is None:
+                raise KeyboardInterrupt
+            progress.update(*update)
+            clock.now_s += 60
+    assert lines_of(caplog) == lines
 
 
 def test_what_ends_early_is_told_as_it_ended(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
@@ -118,17 +120,3 @@ def test_what_ends_early_is_told_as_it_ended(caplog: pytest.LogCaptureFixture, c
     assert first.startswith("dense: 40/1000, best 10.0 GFLOP/s, 0 failed")
     assert middle.startswith("dense: 43/1000, best 12.0 GFLOP/s, 1 failed")
     assert last.startswith("dense: 44/1000, best 13.0 GFLOP/s, 1 failed")
-
-
-def test_what_fails_before_its_first_trial_is_told(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
-    with pytest.raises(KeyboardInterrupt), Progress("dense", 8) as progress:
-        progress.update(0, 0.0, 0)
-        raise KeyboardInterrupt
-    assert lines_of(caplog) == ["dense: 0/8"]
-
-
-def test_nothing_is_told_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    with Progress("dense", 0):
-        pass
-    assert lines_of(caplog) == []

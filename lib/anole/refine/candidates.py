@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -73,13 +74,11 @@ def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, 
     scheduled is left out.
     """
     tuned = {task.key for task in build.tasks if task.matched == "tuned"}
-    calls: dict[str, int] = {}
-    seconds: dict[str, float] = {}
+    calls, seconds = Counter[str](), defaultdict[str, float](float)
     for kernel in build.kernels or ():
-        key = kernel.task
-        if key in tuned and kernel.name in kernels_s:
-            calls[key] = calls.get(key, 0) + kernel.calls
-            seconds[key] = seconds.get(key, 0.0) + kernels_s[kernel.name]
+        if kernel.task in tuned and kernel.name in kernels_s:
+            calls[kernel.task] += kernel.calls
+            seconds[kernel.task] += kernels_s[kernel.name]
     return {key: seconds[key] / calls[key] for key in calls}
 
 

@@ -47,17 +47,12 @@ class Effort:
 
 @dataclass(frozen=True)
 class Refinement:
-    """The outcome of trying candidates within a network.
-
-    Attributes:
-        candidates: the candidates of each task, with their latencies within the network.
-        positions: the chosen candidates, which the network is to be compiled with.
-        pair: the chosen candidates beside the fastest alone; None if they are the same or could not run.
-    """
+    """The outcome of trying candidates within a network: their latencies there, and those that are chosen."""
 
     candidates: Candidates
     positions: Positions
     pair: TimedPair | None = None
+    """The chosen ones beside the fastest alone; None if they are the same or could not run."""
 
 
 def refine_network(

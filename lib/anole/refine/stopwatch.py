@@ -29,12 +29,7 @@ _LIMIT_S = 600.0
 
 @dataclass(frozen=True)
 class TimedPair:
-    """The latencies of two builds that were timed in turns.
-
-    Attributes:
-        latency_s, rival_latency_s: median time of one run of each build.
-        ratio: the first's time over the rival's, the median over the rounds.
-    """
+    """The median times of one run of two builds that took turns, and the median ratio over the rounds."""
 
     latency_s: float
     rival_latency_s: float

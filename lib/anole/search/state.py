@@ -30,7 +30,6 @@ class Subject:
     """The task that is searched.
 
     Attributes:
-        space: the task's space.
         flop: floating-point operations of one run of the task's kernel.
         task_key: the task's content key; all randomness derives from it and the seed.
         prior: examples from similar tasks, which are learned before anything is measured.
@@ -50,7 +49,6 @@ class Batch:
 
     Attributes:
         vectors: index vectors of the measured configs and then of the pending ones, shape (n, n_knobs).
-        trials: the trials so far.
     """
 
     vectors: Vectors

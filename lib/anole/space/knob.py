@@ -23,7 +23,7 @@ class Knob:
     """One tunable choice.
 
     Attributes:
-        name: the name used in the papers, such as ``tile_f``.
+        name: as in the papers, such as ``tile_f``.
         values: all values, in the order of their indices; a tuple of factors for a split, a plain value for an option.
         features: the surrogate's features of each value, shape (n_values, n_features).
         feature_names: names of the columns of `features`; equal names mean the same in the spaces of other tasks.

@@ -14,13 +14,7 @@ from anole.targets.rpc.address import Remote
 class TuneOptions:
     """How a task, or all tasks of a model together, are tuned.
 
-    Attributes:
-        settings: the tuner's settings.
-        seed: the seed of all randomness.
-        n_trials: the budget, which includes the trials that are recorded already.
-        shards_dir: the folder of all shards.
-        remote: the other machine that runs candidates; this machine when None.
-        n_builders: see `MeasureOptions`.
+    The budget of trials includes those that are recorded already. Candidates run on this machine or on a remote one.
     """
 
     settings: TunerSettings

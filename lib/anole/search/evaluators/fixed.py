@@ -20,7 +20,6 @@ class Fixed:
 
     Attributes:
         number: runs of one repeat, back to back.
-        repeats: number of timed repeats.
         max_s: seconds of timed runs at most, for many runs of slow kernels, which would be killed otherwise: then each
             repeat has fewer runs, though at least one. Null bounds nothing.
     """

@@ -19,15 +19,12 @@ class Episodes:
     """Parallel episodes, walked by policies that are trained at the same time.
 
     Attributes:
-        n_episodes: number of parallel episodes.
-        n_steps: steps of an episode at most.
         horizon: steps between two updates, PPO's T; the papers walk whole episodes one by one.
         begin: start of the episodes: ``random`` configs, the final configs of the ``last`` iteration, or half
             of them at the ``best`` measured configs and half at random.
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
             the papers' code; null lets every episode take all steps.
         min_steps: steps that end no episode, however many knobs stay; RELEASE's code has 129.
-        n_minibatches: the number of minibatches in every epoch.
         normalized_values: whether the critic learns returns in units of their own mean and deviation, as in MAPPO.
         n_candidates: number of the best configs that are proposed; null for all configs of all episodes, the
             papers' S_Theta.

@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 _LEAST_VARIANCE = 1e-6
 """Keeps the units finite. The public code has 1e-2, but its returns are not scaled by 1 - discount."""
-
-
-class Networks(Protocol):
-    """Policies and critics, which take configs as states.
-
-    All policies share one critic, or each has its own; `n_critics` is 1 or the number of agents.
-    """
-
-    @property
-    def agents(self) -> Sequence[Tensor]:
-        """The positions of each agent's knobs."""
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
-
-    def values(self, states: Tensor, moves: Tensor) -> Tensor:
-        """Returns the values, shape (n, n_critics), of states that are left by some moves.
-
-        A move is the step of each knob, -1, 0 or 1; both have shape (n, n_knobs). A critic may ignore the moves.
-        """
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Returns all trainable parameters."""
 
 
 class ActorCritic(nn.Module):
@@ -62,7 +38,7 @@ class ActorCritic(nn.Module):
         return _by_action(self.policy_rest(self.policy_first(states)))
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
-        """Returns the values, shape (n, 1), of states of shape (n, n_knobs), whatever the moves."""
+        """Returns the values, shape (n, 1), of states of shape (n, n_knobs), whatever the moves that leave them."""
         values: Tensor = self.value_rest(self.value_first(states))
         return values
 
@@ -108,7 +84,10 @@ class AgentsAndCritic(nn.Module):
         return torch.cat([_by_action(policy(states[:, seen])) for policy, seen in own], dim=2)[:, :, self._positions]
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
-        """Returns the values, shape (n, n_agents) or (n, 1), of states that are left by moves, both (n, n_knobs)."""
+        """Returns the values, shape (n, n_agents) or (n, 1), of states that are left by moves of -1, 0 or 1.
+
+        Both have shape (n, n_knobs).
+        """
         if self._earlier is None:
             values: Tensor = self.critic(states)
             return values
@@ -118,6 +97,10 @@ class AgentsAndCritic(nn.Module):
         judged: Tensor = self.critic(seen)
         return judged.squeeze(-1).T
 
+
+Networks = ActorCritic | AgentsAndCritic
+"""Policies, whose `agents` are the positions of the knobs that each moves, and the critics that judge them: one for
+all, or one for each. Configs are their states."""
 
 _UNIFORM = 0.01
 """Gain of a policy's last layer; makes a new policy close to uniform in every state."""
