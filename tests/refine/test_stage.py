@@ -181,12 +181,15 @@ def test_where_the_processor_is_absent_the_receipts_stay_as_they_are(
     assert "net: is not refined: cpu a processor elsewhere with 1 threads: " in caplog.text
 
 
-def test_a_locked_build_is_refused(project: Project, tmp_path: Path) -> None:
-    order = replace(project.order, lock="f" * 64)
-    with pytest.raises(BuildError, match="net: is locked; `anole lock --remove net` unlocks it"):
-        refine_network("net", order, project.manifest_path, [project.receipts_path], 2, tmp_path / "x.json", SHORT)
-
-
-def test_no_candidates_are_refused(project: Project, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="net: is not set to be refined; `refine` sets how many candidates"):
-        project.refine(0, tmp_path / "net.json")
+@pytest.mark.parametrize(
+    ("lock", "n_candidates", "message"),
+    [
+        ("f" * 64, 2, "net: is locked; `anole lock --remove net` unlocks it"),
+        (None, 0, "net: is not set to be refined; `refine` sets how many candidates"),
+    ],
+)
+def test_what_is_locked_or_not_set_to_be_refined_is_refused(
+    project: Project, tmp_path: Path, lock: str | None, n_candidates: int, message: str
+) -> None:
+    with pytest.raises(BuildError, match=message):
+        replace(project, order=replace(project.order, lock=lock)).refine(n_candidates, tmp_path / "net.json")

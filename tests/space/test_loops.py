@@ -77,11 +77,8 @@ def test_counts_and_reuses_are_those_of_plain_loops(drawn, dilation):
                 "weight.reuse": weight_reuse,
             }
             assert value[f"{name}.nest_level"] == position + 1
-            for feature, number in expected.items():
-                assert value[f"{name}.{feature}"] == pytest.approx(np.log2(number + 1), rel=1e-6), (
-                    name,
-                    feature,
-                )
+            logarithms = {feature: pytest.approx(np.log2(number + 1), rel=1e-6) for feature, number in expected.items()}
+            assert {feature: value[f"{name}.{feature}"] for feature in expected} == logarithms, name
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -122,17 +119,6 @@ def test_stride_is_the_distance_of_one_step(drawn):
     for name in NAMES:
         assert value[f"{name}.data.stride"] == pytest.approx(np.log2(rows[name] + 1), rel=1e-6)
     assert value["x0.weight.stride"] == 0
-
-
-def test_columns_stay_with_a_loop_whatever_the_order():
-    extents = {name: 2 + position for position, name in enumerate(NAMES)}
-    orders = [NAMES, [*NAMES[3:], *NAMES[:3]]]
-    nest = nest_of([extents, extents], orders, [1, 1], 1)
-    first, second = (dict(zip(nest.feature_names, row, strict=True)) for row in nest.features())
-    for name in NAMES:
-        assert first[f"{name}.length"] == second[f"{name}.length"]
-        assert first[f"{name}.data.stride"] == second[f"{name}.data.stride"]
-        assert first[f"{name}.nest_level"] != second[f"{name}.nest_level"]
 
 
 def test_annotations_are_one_hot_and_may_differ():

@@ -9,6 +9,7 @@ import numpy as np
 from anole.record import Measurement, Run, Source, Status, Trial, utc_now
 from anole.search.roles import History
 from anole.search.surrogate.boosted_trees import BoostedTrees
+from anole.space import Space
 from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
@@ -23,9 +24,13 @@ def conv(channels: int, size: int, **more: object) -> Task:
     return Task(workload, {**CPU, **more}, 1)
 
 
+def space_of(task: Task) -> Space:
+    return get_target(task.target).space(task.workload)
+
+
 def cost_s(task: Task, vectors: np.ndarray) -> np.ndarray:
     """Invented, but the same rule for all convolutions: wide panels of filters and few rows are good."""
-    columns = get_target(task.target).space(task.workload).columns(vectors)
+    columns = space_of(task).columns(vectors)
     if "tile_f" not in columns:
         return np.full(len(vectors), 1e-3)
     return 1e-3 * (1 + np.abs(columns["tile_f"][:, 2] - 32) / 16 + columns["tile_y"][:, 2] / 4)
@@ -33,8 +38,7 @@ def cost_s(task: Task, vectors: np.ndarray) -> np.ndarray:
 
 def record(shards: Path, task: Task, n_trials: int, seed: int = 0, working: bool = True) -> Run:
     """Leaves a shard of random trials."""
-    run = Run(task.key, "random", seed, 1, {})
-    space = get_target(task.target).space(task.workload)
+    run, space = Run(task.key, "random", seed, 1, {}), space_of(task)
     vectors = space.sample(n_trials, np.random.default_rng(seed))
     with Shard.open(shards, run, task) as shard:
         for number, (vector, latency_s) in enumerate(zip(vectors, cost_s(task, vectors).tolist(), strict=True)):
@@ -64,13 +68,13 @@ def test_the_nearest_tasks_come_first_each_with_its_longest_run(tmp_path):
 def test_nothing_is_found_in_a_cold_folder(tmp_path):
     task = conv(64, 56)
     assert find_sources(tmp_path / "none", task) == []
-    assert read_prior(tmp_path, [], get_target(CPU).space(task.workload)) is None
+    assert read_prior(tmp_path, [], space_of(task)) is None
 
 
 def test_examples_stand_in_the_tasks_own_features(tmp_path):
     task, near = conv(64, 56), conv(32, 56)
     run = record(tmp_path, near, 9)
-    space, own = (get_target(CPU).space(t.workload) for t in (task, near))
+    space, own = map(space_of, (task, near))
     prior = read_prior(tmp_path, [Source(near.key, run.key, 6)], space)
     assert prior is not None and len(prior) == 6
     assert prior.features.shape == (6, len(space.feature_names))
@@ -87,9 +91,8 @@ def test_a_corrupt_or_lost_source_costs_its_lessons_only(tmp_path, caplog):
     corrupt.write_text("nonsense\n")
     assert [source.run_key for source in find_sources(tmp_path, task)] == [run.key]
     assert "not learned from" in caplog.text
-    space = get_target(CPU).space(task.workload)
     sources = [Source(near.key, run.key, 9), Source(lost.key, corrupt.stem, 9), Source(task.key, run.key, 9)]
-    prior = read_prior(tmp_path, sources, space)
+    prior = read_prior(tmp_path, sources, space_of(task))
     assert prior is not None and len(prior) == 9
 
 
@@ -97,8 +100,7 @@ def test_what_similar_tasks_teach_is_true_of_this_one(tmp_path):
     """Before anything is measured, the surrogate already ranks the configs of a new task."""
     for channels, size in ((32, 56), (128, 28), (64, 14)):
         record(tmp_path, conv(channels, size), 128)
-    task = conv(64, 56)
-    space = get_target(CPU).space(task.workload)
+    task, space = conv(64, 56), space_of(conv(64, 56))
     prior = read_prior(tmp_path, find_sources(tmp_path, task), space)
     surrogate = BoostedTrees().start(space)
     surrogate.fit(History(space, task.workload.flop, prior))
@@ -110,8 +112,7 @@ def test_what_similar_tasks_teach_is_true_of_this_one(tmp_path):
 
 def test_an_experienced_history_learns_from_itself_alone(tmp_path):
     record(tmp_path, conv(32, 56), 64)
-    task = conv(64, 56)
-    space = get_target(CPU).space(task.workload)
+    task, space = conv(64, 56), space_of(conv(64, 56))
     prior = read_prior(tmp_path, find_sources(tmp_path, task), space)
     history = History(space, 1, prior)
     assert history.examples() is prior
