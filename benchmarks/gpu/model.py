@@ -34,7 +34,7 @@ from anole.targets.cuda.templates.conv2d_space import (
     windows,
 )
 from anole.targets.cuda.templates.roofline import Kernel, latency_s, widths
-from anole.targets.cuda.templates.staged import Operand, Reduction, staged_kernel
+from anole.targets.cuda.templates.staged import Reduction, Staged, staged_kernel
 from anole.targets.cuda.templates.winograd_space import winograd_space
 from anole.task import Conv2d
 from benchmarks.common.arguments import described
@@ -170,10 +170,10 @@ def nchw_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
     one, none = np.ones_like(steps), np.zeros_like(steps)
     reads = np.where(unrolled, window_reads(w, y, x, ry[:, 1], rx[:, 1]) * channels, pixels * steps)
     strides = (x[:, 3] * w.strides[1], y[:, 3] * w.strides[0] * row_columns, none)
-    data = Operand(rows * row_columns * channels, row_columns, one, reads, one, strides, PADDING)
+    data = Staged(rows * row_columns * channels, row_columns, one, reads, one, strides, PADDING)
     run = np.where(rx[:, 0] > 1, rx[:, 1], np.where(ry[:, 0] > 1, rx[:, 1] * ry[:, 1], steps))
     width = np.where(unrolled, widths(steps), 1)
-    weight = Operand(
+    weight = Staged(
         f[:, 1:].prod(axis=1) * steps, run, one, filters * steps, width, (none, none, f[:, 3] * steps), PADDING // 2
     )
     stages = rc[:, 0] * ry[:, 0] * rx[:, 0]

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.export.memory import ALIGNMENT, checksum_of, pack_weights, plan_buffers, rounded
-from anole.export.sequence import KernelSequence, Operand, Place, Step
+from anole.export.sequence import KernelCall, KernelSequence, Operand, TensorPlace
 
 
 def sequence(sizes: list[int], used: list[list[int]]) -> KernelSequence:
     """A sequence whose steps use the buffers of these numbers."""
-    operands = [Operand(Place.BUFFER, number, (size,), "int8") for number, size in enumerate(sizes)]
-    steps = [Step("kernel", tuple(operands[number] for number in numbers)) for numbers in used]
+    operands = [Operand(TensorPlace.BUFFER, number, (size,), "int8") for number, size in enumerate(sizes)]
+    steps = [KernelCall("kernel", tuple(operands[number] for number in numbers)) for numbers in used]
     return KernelSequence(steps, [], sizes, [])
 
 

@@ -10,7 +10,7 @@ import pytest
 from tvm import relax, te
 
 from anole.errors import ExportError
-from anole.export.sequence import KernelSequence, Place, lower_calls, read_sequence
+from anole.export.sequence import KernelSequence, TensorPlace, lower_calls, read_sequence
 from anole.targets.cpu.device.builder import llvm_target
 
 Body = Callable[[relax.BlockBuilder, Any], Any]
@@ -35,7 +35,7 @@ def test_views_share_memory_and_the_last_kernel_writes_the_output() -> None:
     made = read(lambda builder, x: doubled(builder, builder.emit(relax.op.reshape(doubled(builder, x), (3, 2)))))
     (first, second) = made.steps
     assert [operand.place for operand in (*first.operands, *second.operands)] == [
-        Place.INPUT, Place.BUFFER, Place.BUFFER, Place.OUTPUT,
+        TensorPlace.INPUT, TensorPlace.BUFFER, TensorPlace.BUFFER, TensorPlace.OUTPUT,
     ]  # fmt: skip
     assert first.operands[1].number == second.operands[0].number
     assert (first.operands[1].shape, second.operands[0].shape) == ((2, 3), (3, 2))
@@ -51,7 +51,7 @@ def test_what_no_kernel_writes_is_copied() -> None:
 
     made = read(several, 4)
     assert [(operand.place, number) for operand, number in made.copies] == [
-        (Place.INPUT, 1), (Place.WEIGHTS, 2), (Place.OUTPUT, 3),
+        (TensorPlace.INPUT, 1), (TensorPlace.WEIGHTS, 2), (TensorPlace.OUTPUT, 3),
     ]  # fmt: skip
     assert made.buffers == [0]
 

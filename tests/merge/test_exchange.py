@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from anole.errors import ShardInUseError, StoreError
-from anole.merge.exchange import Imported, import_all, import_records
+from anole.merge.exchange import ImportCounts, import_all, import_records
 from anole.store.shard import read_shard, shard_path
 
 
@@ -21,14 +21,14 @@ def test_all_that_is_known_of_all_runs_is_taken_over(project, tmp_path, form) ->
     project.fill()
     project.merge()
     taken = import_records(project.database if form == "database" else project.shards, tmp_path / "here")
-    assert taken == Imported(new=4, trials=15)
+    assert taken == ImportCounts(new=4, trials=15)
     here, there = contents(tmp_path / "here"), contents(project.shards)
     if form == "database":
         # There what is known of a space belongs to the task, and so to all of its runs.
         here = {name: replace(content, space=there[name].space) for name, content in here.items()}
     assert here == there
     again = import_records(project.database, tmp_path / "here")
-    assert again == Imported(known=4)
+    assert again == ImportCounts(known=4)
 
 
 def test_a_run_that_went_on_elsewhere_is_continued(project, new_project) -> None:
@@ -36,8 +36,8 @@ def test_a_run_that_went_on_elsewhere_is_continued(project, new_project) -> None
     path = project.tune(run, project.CONV, [3e-3, 2e-3])
     import_records(project.shards, other.shards)
     other.tune(run, project.CONV, [1e-3], [0.9e-3])
-    assert import_records(project.shards, other.shards) == Imported(known=1)
-    assert import_records(other.shards, project.shards) == Imported(continued=1, trials=1)
+    assert import_records(project.shards, other.shards) == ImportCounts(known=1)
+    assert import_records(other.shards, project.shards) == ImportCounts(continued=1, trials=1)
     assert read_shard(path) == read_shard(shard_path(other.shards, run))
     project.tune(run, project.CONV, [0.5e-3])
     assert len(read_shard(path).trials) == 4
@@ -52,12 +52,12 @@ def test_of_two_states_of_a_run_both_are_kept(project, new_project, form) -> Non
     other.merge()
     done = import_records(other.database if form == "database" else other.shards, project.shards)
     (beside,) = done.kept_beside
-    assert done == Imported(kept_beside=(beside,), trials=3)
+    assert done == ImportCounts(kept_beside=(beside,), trials=3)
     assert beside == path.with_name(f"{run.key}.{theirs.digest[:12]}.jsonl")
     assert path.read_bytes() == mine
     assert read_shard(beside).trials == theirs.trials
     for source in (other.database, other.shards):
-        assert import_records(source, project.shards) == Imported(known=1)
+        assert import_records(source, project.shards) == ImportCounts(known=1)
 
 
 def test_a_run_that_is_being_tuned_is_left_alone_and_the_others_are_imported(project, new_project) -> None:
@@ -100,8 +100,11 @@ def test_all_sources_are_checked_before_anything_is_written(project, new_project
     assert not here.exists()
     broken.write_bytes(whole)
     done = dict(import_all(sources, here))
-    assert done == {project.database: Imported(new=4, trials=15), other.shards: Imported(new=2, trials=3)}
-    assert dict(import_all(sources, here)) == {project.database: Imported(known=4), other.shards: Imported(known=2)}
+    assert done == {project.database: ImportCounts(new=4, trials=15), other.shards: ImportCounts(new=2, trials=3)}
+    assert dict(import_all(sources, here)) == {
+        project.database: ImportCounts(known=4),
+        other.shards: ImportCounts(known=2),
+    }
 
 
 def test_a_source_whose_runs_are_in_use_stops_no_other(project, new_project) -> None:
@@ -110,6 +113,6 @@ def test_a_source_whose_runs_are_in_use_stops_no_other(project, new_project) -> 
     free.tune(free.run_of(free.DENSE), free.DENSE, [3e-3])
     with project.open(run):
         done = import_all([busy.shards, free.shards], project.shards)
-        assert next(done) == (free.shards, Imported(new=1, trials=1))
+        assert next(done) == (free.shards, ImportCounts(new=1, trials=1))
         with pytest.raises(ShardInUseError, match="1 runs are being tuned here"):
             next(done)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from anole.errors import StoreError
-from anole.merge.exchange import Imported, import_records
+from anole.merge.exchange import ImportCounts, import_records
 
 from ..record_project import execute
 
@@ -44,7 +44,7 @@ def rewrite_schema(database: Path, old: str, new: str) -> None:
     )
 
 
-def import_(database: Path) -> Imported:
+def import_(database: Path) -> ImportCounts:
     """Imports a database; whatever becomes of it, that is soon, and no file is made but shards."""
     there = database.parent
     before, began_s = {path: path.lstat().st_mtime_ns for path in there.rglob("*")}, time.monotonic()
@@ -59,7 +59,7 @@ def import_(database: Path) -> Imported:
 @pytest.mark.parametrize("name", ["a#b.sqlite", "50%20.sqlite", "x?mode=rwc&y.sqlite", "ü\u2028 \n'\".sqlite", "a?b"])
 def test_a_database_may_have_any_name(database: Path, name: str) -> None:
     database = database.rename(database.with_name(name))
-    assert import_(database) == Imported(new=2, trials=4)
+    assert import_(database) == ImportCounts(new=2, trials=4)
 
 
 def test_tables_and_views_of_others_do_not_matter(database: Path) -> None:
@@ -75,12 +75,12 @@ def test_tables_and_views_of_others_do_not_matter(database: Path) -> None:
         create index own on trial (cv);
         """,
     )
-    assert import_(database) == Imported(new=2, trials=4)
+    assert import_(database) == ImportCounts(new=2, trials=4)
 
 
 def test_a_database_that_had_a_write_ahead_log_is_read(database: Path) -> None:
     execute(database, "pragma journal_mode = wal;")
-    assert import_(database) == Imported(new=2, trials=4)
+    assert import_(database) == ImportCounts(new=2, trials=4)
 
 
 ENDLESS = "with recursive n (i) as (select 1 union all select i + 1 from n)"
@@ -137,7 +137,7 @@ def test_a_table_that_takes_too_long_is_given_up(database: Path) -> None:
     execute(database, "drop table iteration; create table iteration (run_key text, number integer, log text);")
     endless = "length(replace(hex(zeroblob(2000000)), ''0'', ''1234567890''))"
     rewrite_schema(database, "log text)", f"log text check ({endless} > 0))")
-    assert import_(database) == Imported(new=2, trials=4)
+    assert import_(database) == ImportCounts(new=2, trials=4)
 
 
 CELLS = {

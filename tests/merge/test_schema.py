@@ -11,7 +11,7 @@ import pytest
 
 from anole.errors import StoreError
 from anole.merge.database import seal_path
-from anole.merge.exchange import Imported, import_records
+from anole.merge.exchange import ImportCounts, import_records
 from anole.merge.schema import columns, create_views, version
 from anole.plain import to_plain
 
@@ -60,7 +60,7 @@ def test_a_database_of_any_older_version_is_brought_up_to_date(
     project.merge()
     before = dump(project.database)
     age(project.database, n_back)
-    assert import_records(project.database, tmp_path / "here") == Imported(new=4, trials=15)
+    assert import_records(project.database, tmp_path / "here") == ImportCounts(new=4, trials=15)
     for folder in ("work", "builds"):
         (project.folder / folder).rename(project.folder / f"former {folder}")
     merged = project.merge()

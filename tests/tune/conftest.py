@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.documents.task import write_task
+
 from anole.search.presets import read_tuner
 from anole.search.settings import TunerSettings
 from anole.store.content import ShardContent

@@ -65,7 +65,7 @@ class Json(click.ParamType[dict[str, Any]]):
         return plain
 
 
-class Order(Json):
+class OrderType(Json):
     """A build's order, in JSON or in a file."""
 
     name = "order"
@@ -108,7 +108,7 @@ SPEC = click.option(
 )
 REQUIRED = click.option("--required", is_flag=True, help="Fail where this machine is not the build's target.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-ORDER = click.option("--order", type=Order(), help="What to compile, instead of the build's entry in models.yaml.")
+ORDER = click.option("--order", type=OrderType(), help="What to compile, instead of the build's entry in models.yaml.")
 
 
 def show(table: RenderableType) -> None:

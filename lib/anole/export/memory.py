@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.export.sequence import KernelSequence, Place
+from anole.export.sequence import KernelSequence, TensorPlace
 
 ALIGNMENT = 64
 """Bytes; kernels read and write whole vectors, and what two threads write shares no cache line."""
@@ -31,7 +31,7 @@ _WRAP = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
-class Plan:
+class ArenaPlan:
     """Offsets of the buffers of a sequence, in bytes, and the size of all of them together."""
 
     offsets: tuple[int, ...]
@@ -56,7 +56,7 @@ def rounded(size_bytes: int) -> int:
     return -(-size_bytes // ALIGNMENT) * ALIGNMENT
 
 
-def plan_buffers(sequence: KernelSequence) -> Plan:
+def plan_buffers(sequence: KernelSequence) -> ArenaPlan:
     """Places the buffers one by one, the largest first, each at the lowest offset that is free while it is alive."""
     placed: list[tuple[int, _Life]] = []
     for life in sorted(_lives(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
@@ -69,17 +69,17 @@ def plan_buffers(sequence: KernelSequence) -> Plan:
         placed.append((offset, life))
     offsets = {life.buffer: offset for offset, life in placed}
     size = max((offset + life.size_bytes for offset, life in placed), default=0)
-    return Plan(tuple(offsets.get(buffer, 0) for buffer in range(len(sequence.buffers))), size)
+    return ArenaPlan(tuple(offsets.get(buffer, 0) for buffer in range(len(sequence.buffers))), size)
 
 
 def _lives(sequence: KernelSequence) -> list[_Life]:
     uses: dict[int, list[int]] = {}
     for position, step in enumerate(sequence.steps):
         for operand in step.operands:
-            if operand.place is Place.BUFFER:
+            if operand.place is TensorPlace.BUFFER:
                 uses.setdefault(operand.number, []).append(position)
     for operand, _ in sequence.copies:
-        if operand.place is Place.BUFFER:
+        if operand.place is TensorPlace.BUFFER:
             uses.setdefault(operand.number, []).append(len(sequence.steps))
     return [_Life(buffer, rounded(sequence.buffers[buffer]), at[0], at[-1]) for buffer, at in uses.items()]
 

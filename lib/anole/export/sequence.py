@@ -23,7 +23,7 @@ ITEM_BYTES = {
 """The types of elements that an exported network may have, and their sizes."""
 
 
-class Place(IntEnum):
+class TensorPlace(IntEnum):
     """Where a tensor lies; the numbers are those of `enum place` in network.c."""
 
     INPUT = 0
@@ -36,7 +36,7 @@ class Place(IntEnum):
 class Operand:
     """A tensor that a kernel reads or writes: a view of an input, output, constant or buffer, by its number."""
 
-    place: Place
+    place: TensorPlace
     number: int
     shape: tuple[int, ...]
     dtype: str
@@ -48,7 +48,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Step:
+class KernelCall:
     """One call of a kernel."""
 
     kernel: str
@@ -60,13 +60,13 @@ class KernelSequence:
     """A network as kernels that are called one after the other.
 
     Attributes:
-        constants: the values of the operands in `Place.WEIGHTS`, each once.
+        constants: the values of the operands in `TensorPlace.WEIGHTS`, each once.
         buffers: the sizes of the intermediate tensors, in bytes; one whose results all became outputs has size 0.
         copies: results that no kernel can write where the caller wants them, such as a constant or an input: each with
             the number of the output.
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[KernelCall] = field(default_factory=list)
     constants: list[NDArray[Any]] = field(default_factory=list)
     buffers: list[int] = field(default_factory=list)
     copies: list[tuple[Operand, int]] = field(default_factory=list)
@@ -104,7 +104,7 @@ def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
     reader = _Reader(module)
     main = module["main"]
     for number, variable in enumerate(main.params):
-        reader.values[variable] = _operand(Place.INPUT, number, variable.ty)
+        reader.values[variable] = _operand(TensorPlace.INPUT, number, variable.ty)
     for block in main.body.blocks:
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding):
@@ -142,15 +142,15 @@ class _Reader:
     def _call(self, call: ir.Call) -> Any:
         if isinstance(call.op, ir.GlobalVar) and isinstance(self._module[call.op], tirx.PrimFunc):
             operands = tuple(_flat(tuple(map(self.value, call.args))))
-            if not operands or operands[-1].place in (Place.INPUT, Place.WEIGHTS):
+            if not operands or operands[-1].place in (TensorPlace.INPUT, TensorPlace.WEIGHTS):
                 raise ExportError(
                     f"kernel {call.op.name_hint} writes to an input or a constant, which C callers forbid"
                 )
-            self.sequence.steps.append(Step(str(call.op.name_hint), operands))
+            self.sequence.steps.append(KernelCall(str(call.op.name_hint), operands))
             return None
         name = call.op.name if isinstance(call.op, ir.Op) else f"function {getattr(call.op, 'name_hint', call.op)}"
         if name == "relax.builtin.alloc_tensor":
-            made = _operand(Place.BUFFER, len(self.sequence.buffers), call.ty)
+            made = _operand(TensorPlace.BUFFER, len(self.sequence.buffers), call.ty)
             self.sequence.buffers.append(made.size_bytes)
             return made
         if name == "relax.reshape":
@@ -162,7 +162,7 @@ class _Reader:
         number = self._numbers.setdefault(key, len(self.sequence.constants))
         if number == len(self.sequence.constants):
             self.sequence.constants.append(array)
-        return _operand(Place.WEIGHTS, number, ty)
+        return _operand(TensorPlace.WEIGHTS, number, ty)
 
 
 def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
@@ -184,18 +184,18 @@ def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSeq
     """Returns the sequence with kernels that write results where the caller wants them, wherever possible."""
     moved: dict[int, int] = {}
     for number, result in enumerate(results):
-        if result.place is Place.BUFFER and result.number not in moved:
+        if result.place is TensorPlace.BUFFER and result.number not in moved:
             moved[result.number] = number
         else:
             sequence.copies.append((result, number))
 
     def place(operand: Operand) -> Operand:
-        if operand.place is Place.BUFFER and operand.number in moved:
-            return replace(operand, place=Place.OUTPUT, number=moved[operand.number])
+        if operand.place is TensorPlace.BUFFER and operand.number in moved:
+            return replace(operand, place=TensorPlace.OUTPUT, number=moved[operand.number])
         return operand
 
     return KernelSequence(
-        [Step(step.kernel, tuple(map(place, step.operands))) for step in sequence.steps],
+        [KernelCall(step.kernel, tuple(map(place, step.operands))) for step in sequence.steps],
         sequence.constants,
         [0 if number in moved else size for number, size in enumerate(sequence.buffers)],
         [(place(result), number) for result, number in sequence.copies],
@@ -212,7 +212,7 @@ def _flat(value: Any) -> Iterator[Operand]:
         raise ExportError("the network hands on a value that is no tensor, which has no form in C")
 
 
-def _operand(place: Place, number: int, ty: Any) -> Operand:
+def _operand(place: TensorPlace, number: int, ty: Any) -> Operand:
     if str(ty.dtype) not in ITEM_BYTES:
         raise ExportError(f"the network has a tensor of {ty.dtype}, which has no form in C")
     return Operand(place, number, _extents(ty), str(ty.dtype))

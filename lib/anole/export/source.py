@@ -9,8 +9,8 @@ from functools import cached_property
 from anole.documents.build import TensorInfo
 from anole.export.kernels import Workspaces
 from anole.export.levels import Level
-from anole.export.memory import Plan, Weights, plan_buffers, rounded
-from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, Place
+from anole.export.memory import ArenaPlan, Weights, plan_buffers, rounded
+from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, TensorPlace
 
 _TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 
@@ -38,7 +38,7 @@ class Network:
     threads: int
 
     @cached_property
-    def buffers(self) -> Plan:
+    def buffers(self) -> ArenaPlan:
         """Where the intermediate tensors lie."""
         return plan_buffers(self.kernels)
 
@@ -47,7 +47,7 @@ class Network:
         """The distinct operands, those in the caller's memory first."""
         used = [operand for step in self.kernels.steps for operand in step.operands]
         used += [operand for operand, _ in self.kernels.copies]
-        return sorted(dict.fromkeys(used), key=lambda each: each.place > Place.OUTPUT)
+        return sorted(dict.fromkeys(used), key=lambda each: each.place > TensorPlace.OUTPUT)
 
     @cached_property
     def layout(self) -> Layout:
@@ -83,13 +83,13 @@ class Layout:
 
 def size_bytes(info: TensorInfo) -> int:
     """Returns the size of an input or output."""
-    return Operand(Place.INPUT, 0, info.shape, info.dtype).size_bytes
+    return Operand(TensorPlace.INPUT, 0, info.shape, info.dtype).size_bytes
 
 
 def plan_text(network: Network) -> str:
     """Returns the sizes and offsets that the library is compiled with."""
     layout, kernels = network.layout, network.kernels
-    callers = sum(operand.place <= Place.OUTPUT for operand in network.operands)
+    callers = sum(operand.place <= TensorPlace.OUTPUT for operand in network.operands)
     numbers = {
         "LEVELS": len(network.levels),
         "STEPS": len(kernels.steps),
@@ -165,9 +165,9 @@ def _tensor_row(network: Network, operand: Operand, extents: list[int]) -> str:
     kind = operand.dtype.rstrip("0123456789")
     bits = 8 * ITEM_BYTES[operand.dtype]
     at = operand.number
-    if operand.place is Place.WEIGHTS:
+    if operand.place is TensorPlace.WEIGHTS:
         at = network.weights.offsets[operand.number]
-    elif operand.place is Place.BUFFER:
+    elif operand.place is TensorPlace.BUFFER:
         at = network.buffers.offsets[operand.number]
     first = len(extents)
     extents += operand.shape

@@ -14,7 +14,7 @@ from anole.store.shard import Shard, copy_path, shard_path, shard_paths
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportCounts:
     """The result of an import: numbers of runs, and of trials that were not here.
 
     Attributes:
@@ -31,7 +31,7 @@ class Imported:
     trials: int = 0
 
 
-def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path, Imported]]:
+def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path, ImportCounts]]:
     """Imports several sources, all of which are read and checked first; yields what came of each, once it is imported.
 
     Raises:
@@ -50,7 +50,7 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
         raise ShardInUseError("; ".join(in_use))
 
 
-def import_records(source: Path, shards_dir: Path) -> Imported:
+def import_records(source: Path, shards_dir: Path) -> ImportCounts:
     """Imports all runs of a database or of a folder of shards into the folder of local ones; nothing here is lost.
 
     A run that is here with other records, because two machines tuned it, stays as it is; the imported state is kept
@@ -60,7 +60,7 @@ def import_records(source: Path, shards_dir: Path) -> Imported:
         StoreError: the source is missing or corrupt, or a local shard is corrupt, is in use or cannot be written. What
             was imported before that stays, and importing again is harmless.
     """
-    result, in_use = Imported(), []
+    result, in_use = ImportCounts(), []
     for content, data in contents(source):
         try:
             result = _import(content, data, shards_dir, result)
@@ -79,7 +79,7 @@ def contents(source: Path) -> Iterator[tuple[ShardContent, bytes]]:
     return filter(None, map(read_stored, shard_paths(source))) if source.is_dir() else read_runs(source)
 
 
-def _import(content: ShardContent, data: bytes, shards_dir: Path, result: Imported) -> Imported:
+def _import(content: ShardContent, data: bytes, shards_dir: Path, result: ImportCounts) -> ImportCounts:
     """Stores the state of a run, and returns the result with it."""
     path = shard_path(shards_dir, content.run)
     if path.exists() and (mine := read_stored(path)) is not None:
@@ -97,7 +97,7 @@ def _import(content: ShardContent, data: bytes, shards_dir: Path, result: Import
     return replace(result, **counted)
 
 
-def _keep_beside(content: ShardContent, shards_dir: Path, result: Imported) -> Imported:
+def _keep_beside(content: ShardContent, shards_dir: Path, result: ImportCounts) -> ImportCounts:
     path = copy_path(shards_dir, content)
     if path.exists():
         return replace(result, known=result.known + 1)

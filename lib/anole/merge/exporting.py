@@ -15,7 +15,7 @@ from anole.host.machine import host_facts
 from anole.keys import Time
 from anole.merge.exchange import contents
 from anole.merge.selection import Chooser, Selection, usages_of
-from anole.merge.shards import State, newest_of, states_of
+from anole.merge.shards import RunState, newest_of, states_of
 from anole.record import utc_now
 from anole.store.content import ShardContent, read_head, read_stored
 from anole.store.shard import is_copy, shard_path
@@ -36,7 +36,7 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class Origin:
+class ExportOrigin:
     """When and on which machine a folder was exported, and from which folder or database.
 
     The machine that measured is named by the head of each run.
@@ -73,7 +73,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
             if not done.runs:
                 raise StoreError(f"{source}: no run is chosen by all of these conditions together")
             name = str(host_facts()["name"])
-            write_document(folder / _ORIGIN, Origin(utc_now(), name, str(source.resolve())))
+            write_document(folder / _ORIGIN, ExportOrigin(utc_now(), name, str(source.resolve())))
             replace_durably(folder, destination)
     except OSError as error:
         raise StoreError(f"{destination}: cannot be written: {error.strerror}") from error
@@ -83,7 +83,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
 def exported_from(source: Path) -> str:
     """Returns a remark on where an exported folder comes from; nothing of another source."""
     try:
-        origin = read_document(source / _ORIGIN, Origin, "export-records")
+        origin = read_document(source / _ORIGIN, ExportOrigin, "export-records")
     except DocumentError:
         return ""
     return f" (exported on {origin.machine} at {origin.exported_at})"
@@ -113,7 +113,7 @@ def _of_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, b
     """Yields one state of each run that is chosen by its head: its own shard or, without one, its newest copy."""
     own: set[str] = set()
 
-    def read(path: Path) -> State | None:
+    def read(path: Path) -> RunState | None:
         head = read_head(path)
         if head is None or head[0].key in own or not chooser.takes_run(*head):
             return None
@@ -121,7 +121,7 @@ def _of_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, b
             own.add(head[0].key)
         stored = read_stored(path)
         assert stored is not None, "its head was read"
-        return State.of(path, *stored, sha256(stored[1]).hexdigest())
+        return RunState.of(path, *stored, sha256(stored[1]).hexdigest())
 
     for newest in map(newest_of, states_of(folder, read)):
         assert newest.content is not None, "all that is chosen was read"

@@ -18,7 +18,7 @@ from anole.store.lines import whole_lines
 from anole.store.shard import is_copy, named_run, shard_paths
 
 
-class State(NamedTuple):
+class RunState(NamedTuple):
     """A state of a run that a file holds; its content is not read if the database holds this very state."""
 
     key: str
@@ -33,13 +33,13 @@ class State(NamedTuple):
         return cls(content.run.key, Recording(content.started_at, len(data), sha256), path, data, content)
 
 
-def states_of(folder: Path, read: Callable[[Path], State | None]) -> Iterator[list[State]]:
+def states_of(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator[list[RunState]]:
     """Yields what a folder holds of each run: its local shard, or else all copies; `read` may pass over some.
 
     ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. Any other name is that of a copy, such as
     ``<run>.<digest>.jsonl`` of an import. Copies come after all local shards, and count only where there is none.
     """
-    copies: dict[str, list[State]] = {}
+    copies: dict[str, list[RunState]] = {}
     for path in sorted(shard_paths(folder), key=is_copy):
         state = read(path)
         if state is not None and is_copy(path):
@@ -49,7 +49,7 @@ def states_of(folder: Path, read: Callable[[Path], State | None]) -> Iterator[li
     yield from copies.values()
 
 
-def newest_of(states: Sequence[State]) -> State:
+def newest_of(states: Sequence[RunState]) -> RunState:
     """Returns the state with the greatest `Recording`."""
     return max(states, key=lambda state: (state.recording, state.path))
 
@@ -64,7 +64,7 @@ def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes
     known = {state.shard_sha256: (key, state) for key, state in before.recordings.items()} if trusted else {}
 
     # All local shards are folded before the first copy is read.
-    def read(path: Path) -> State | None:
+    def read(path: Path) -> RunState | None:
         has_local = is_copy(path) and named_run(path) in changes.shards
         state = None if has_local else _read(path, known)
         if has_local or (state is not None and is_copy(path) and state.key in changes.shards):
@@ -85,21 +85,21 @@ def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes
                 changes.ignored.append(f"{state.path}: is not merged: {newest.path.name} is a newer state of its run")
 
 
-def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> State | None:
+def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> RunState | None:
     """Reads a shard, but not what it holds if that is known; returns None if it has no line yet."""
     data = whole_lines(read_bytes(path))
     sha256 = hashlib.sha256(data).hexdigest()
     if sha256 in known:
-        return State(*known[sha256], path, data, None)
+        return RunState(*known[sha256], path, data, None)
     content = parse_shard(path, data)
     if content is None:
         return None
     if not is_copy(path) and (content.run.key, content.run.task_key) != (path.stem, path.parent.name):
         raise StoreError(f"{path}: holds the run {content.run.key}, not the one in its name; move the file away")
-    return State.of(path, content, data, sha256)
+    return RunState.of(path, content, data, sha256)
 
 
-def _fold(db: Database, state: State, before: Before, changes: Changes) -> None:
+def _fold(db: Database, state: RunState, before: Before, changes: Changes) -> None:
     key, content, path = state.key, state.content, state.path
     changes.shards.add(key)
     if content is None:

@@ -25,7 +25,7 @@ _TABLES = "trial run task confirmation build evaluation load_latency space model
 
 
 @dataclass(frozen=True)
-class Description:
+class TableDescription:
     """What the cookbook says of a table or a view, and of its columns; a view only of those that no table has."""
 
     text: str
@@ -72,7 +72,7 @@ def read_recipes(folder: Path) -> dict[str, Recipe]:
     return {path.stem: _recipe(path) for path in sorted((folder / "queries").glob("*.sql"))}
 
 
-def read_descriptions(text: str) -> dict[str, Description]:
+def read_descriptions(text: str) -> dict[str, TableDescription]:
     """Returns what a cookbook's README says of each table and view."""
     found = {}
     for part, is_view in (("Tables", False), ("Views", True)):
@@ -82,7 +82,7 @@ def read_descriptions(text: str) -> dict[str, Description]:
     return found
 
 
-def column_text(descriptions: Mapping[str, Description], name: str, column: str) -> str | None:
+def column_text(descriptions: Mapping[str, TableDescription], name: str, column: str) -> str | None:
     """Returns what a column of a table or a view is, by another one's where a view's own does not say; or None."""
     views = [each for each, description in descriptions.items() if description.is_view]
     places = (name, *views, *_TABLES) if descriptions[name].is_view else (name,)
@@ -90,11 +90,11 @@ def column_text(descriptions: Mapping[str, Description], name: str, column: str)
     return next((text for text in texts if text), None)
 
 
-def _description(section: str, is_view: bool) -> Description:
+def _description(section: str, is_view: bool) -> TableDescription:
     plain = re.sub(r"^```.*?^```", "", section, flags=re.MULTILINE | re.DOTALL)
     text = re.split(r"^(?:\||Columns:)", plain, maxsplit=1, flags=re.MULTILINE)[0]
     columns = dict(_of_view(plain) if is_view else _of_table(plain))
-    return Description(" ".join(text.split()), columns, is_view)
+    return TableDescription(" ".join(text.split()), columns, is_view)
 
 
 def _of_table(section: str) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from anole.documents import layout
 from anole.merge.stage import merge_builds
 from anole.record import Measurement, Status, Trial
 from anole.report.pages.database import Database
-from anole.report.pages.figure import Figure, Lacking, Shown, Source
+from anole.report.pages.figure import Figure, Lacking, ReportSource, Shown
 from anole.report.pages.report import all_sections, shown_of
 from anole.store.shard import Shard
 from anole.targets.vta.settings import describe_vta
@@ -102,24 +102,24 @@ def npu_project(once: Callable[..., Path], accelerated: Path) -> Path:
 
 
 @contextmanager
-def source_of(project: Path, spec: Path | None = None) -> Iterator[Source]:
+def source_of(project: Path, spec: Path | None = None) -> Iterator[ReportSource]:
     """Opens a project's database for sections."""
     with Database(project / layout.DATABASE) as database:
-        yield Source(database, project, spec)
+        yield ReportSource(database, project, spec)
 
 
-def section(source: Source, key: str) -> list[Shown]:
+def section(source: ReportSource, key: str) -> list[Shown]:
     (found,) = (each for each in all_sections() if each.key == key)
     return list(shown_of(found, source))
 
 
-def figure(source: Source, key: str, title: str = "") -> Figure:
+def figure(source: ReportSource, key: str, title: str = "") -> Figure:
     (found,) = (each for each in section(source, key) if each.title.startswith(title))
     assert isinstance(found, Figure), found
     return found
 
 
-def lacking(source: Source, key: str, title: str = "") -> str:
+def lacking(source: ReportSource, key: str, title: str = "") -> str:
     (found,) = (each for each in section(source, key) if each.title.startswith(title))
     assert isinstance(found, Lacking)
     return found.remedy

@@ -19,7 +19,7 @@ def is_channels_last(convolution: ir.Call) -> bool:
 
 
 @dataclass(frozen=True)
-class Window:
+class Taps:
     """The taps of a convolution along rows or columns.
 
     Attributes:
@@ -34,11 +34,11 @@ class Window:
     dilation: int
     after: int
 
-    def place_of(self, inner: Window) -> int:
+    def place_of(self, inner: Taps) -> int:
         """Returns which of the taps is the first one of a window within this one."""
         return (inner.first - self.first) // self.dilation
 
-    def union(self, other: Window) -> Window | None:
+    def union(self, other: Taps) -> Taps | None:
         """Returns the smallest window with all taps of both; None where these are not on one grid."""
         dilation = max(self._least_dilation, other._least_dilation)
         # A single tap has any dilation.
@@ -47,13 +47,13 @@ class Window:
             return None
         first = min(self.first, other.first)
         last = max(each.first + (each.taps - 1) * dilation for each in (self, other))
-        return Window(first, (last - first) // dilation + 1, dilation, max(self.after, other.after))
+        return Taps(first, (last - first) // dilation + 1, dilation, max(self.after, other.after))
 
     @property
     def _least_dilation(self) -> int:
         return self.dilation if self.taps > 1 else 1
 
-    def of_useful_taps(self, size: int, outputs: int, stride: int) -> Window:
+    def of_useful_taps(self, size: int, outputs: int, stride: int) -> Taps:
         """Returns the window without outer taps that read no data; with those whose padding would become negative."""
 
         def meets_data(tap: int) -> bool:
@@ -66,20 +66,20 @@ class Window:
         last = max(useful[-1], self.taps - 1 - self.after // self.dilation)
         after = self.after - (self.taps - 1 - last) * self.dilation
         dilation = self.dilation if last > first else 1
-        return Window(self.first + first * self.dilation, last - first + 1, dilation, after)
+        return Taps(self.first + first * self.dilation, last - first + 1, dilation, after)
 
 
-def windows_of(convolution: ir.Call, weight: NDArray[Any]) -> tuple[Window, Window]:
+def taps_of(convolution: ir.Call, weight: NDArray[Any]) -> tuple[Taps, Taps]:
     """Returns the windows of a convolution with this weight along rows and columns."""
     attrs, pads = convolution.attrs, [int(pad) for pad in convolution.attrs.padding]
     rows, columns = (
-        Window(-before, taps, int(dilation), after)
+        Taps(-before, taps, int(dilation), after)
         for before, after, taps, dilation in zip(pads[:2], pads[2:], weight.shape[:2], attrs.dilation, strict=True)
     )
     return rows, columns
 
 
-def attrs_of(windows: Sequence[Window]) -> dict[str, list[int]]:
+def attrs_of(windows: Sequence[Taps]) -> dict[str, list[int]]:
     """Returns the attributes of a convolution with these windows along rows and columns."""
     padding = [*(-window.first for window in windows), *(window.after for window in windows)]
     return {"padding": padding, "dilation": [window.dilation for window in windows]}

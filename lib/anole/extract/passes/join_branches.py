@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.convolutions import CHANNELS_LAST, Window, attrs_of, is_channels_last, windows_of
+from anole.extract.passes.convolutions import CHANNELS_LAST, Taps, attrs_of, is_channels_last, taps_of
 from anole.extract.passes.mutators import bound_for_one, extents, operator_of, read_counts, rewritten, value_of
 
 _Values = NDArray[np.float64]
@@ -35,7 +35,7 @@ class _Branch:
 
     data: ir.Expr
     weight: _Values
-    windows: tuple[Window, ...]
+    windows: tuple[Taps, ...]
     strides: tuple[int, int]
     groups: int
     shift: _Values
@@ -58,7 +58,7 @@ class _Branch:
         weight = np.zeros((1, 1, channels, results))
         at = np.arange(results)
         weight[0, 0, at % channels, at] = self.weight
-        return _Branch(self.data, weight, (Window(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
+        return _Branch(self.data, weight, (Taps(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
 
 
 def _sum(one: _Branch, two: _Branch, most_taps: int) -> _Branch | None:
@@ -152,5 +152,5 @@ def _convolution(call: ir.Call, shift: _Values) -> _Branch | None:
     attrs, weight = call.attrs, value_of(call.args[1])
     if weight is None or not is_channels_last(call):
         return None
-    windows, strides = windows_of(call, weight), (int(attrs.strides[0]), int(attrs.strides[1]))
+    windows, strides = taps_of(call, weight), (int(attrs.strides[0]), int(attrs.strides[1]))
     return _Branch(call.args[0], weight.astype(np.float64), windows, strides, int(attrs.groups), shift)

@@ -7,7 +7,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.convolutions import attrs_of, is_channels_last, windows_of
+from anole.extract.passes.convolutions import attrs_of, is_channels_last, taps_of
 from anole.extract.passes.mutators import bound_call, extents, operator_of, rewritten, value_of, with_attrs
 
 
@@ -51,7 +51,7 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
         weight, data, out = value_of(call.args[1]), extents(call.args[0]), extents(call)
         if weight is None or not data or not out:
             return call
-        windows = windows_of(call, weight)
+        windows = taps_of(call, weight)
         sides = zip(windows, data[1:3], out[1:3], map(int, call.attrs.strides), strict=True)
         kept = [window.of_useful_taps(size, outputs, stride) for window, size, outputs, stride in sides]
         if all(new.taps == old.taps for new, old in zip(kept, windows, strict=True)):

@@ -9,8 +9,8 @@ from typing import Any
 
 from anole.merge.schema import FORMER_TABLES
 from anole.report.cookbook import (
-    Description,
     Recipe,
+    TableDescription,
     column_text,
     cookbook,
     read_descriptions,
@@ -94,7 +94,7 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
     }
 
 
-def _table(name: str, columns: Collection[str], descriptions: Mapping[str, Description]) -> dict[str, Any]:
+def _table(name: str, columns: Collection[str], descriptions: Mapping[str, TableDescription]) -> dict[str, Any]:
     told = {column: column_text(descriptions, name, column) for column in columns}
     ends = {"_s": "s", "_bytes": "B"}
     return {

@@ -73,7 +73,7 @@ Shown = Figure | Lacking
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportSource:
     """What a report is made from: the records, the project's folder, and its models.yaml, if there is one."""
 
     database: Database
@@ -95,7 +95,7 @@ class Section:
     key: str
     title: str
     reader: str
-    make: Callable[[Source], Sequence[Shown]] = field(hash=False)
+    make: Callable[[ReportSource], Sequence[Shown]] = field(hash=False)
 
 
 def with_rows(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> Chart:

@@ -12,13 +12,13 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.log import explanations
 from anole.errors import AnoleError
 from anole.project.pipeline import Pipeline
-from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table
+from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table
 from anole.words import counted
 
 _QUESTION = "Which builds are skipped, failed or not done, and why?"
 
 
-def _builds(source: Source) -> Shown:
+def _builds(source: ReportSource) -> Shown:
     if source.spec is None:
         return Lacking(
             _QUESTION, "there is no models.yaml here to compare with; run the command in the project's folder."

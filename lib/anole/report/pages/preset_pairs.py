@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anole.report.cookbook import Recipe, read_chart
-from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table, with_rows
+from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
 from anole.words import NONE, counted, times
 
 _FEWEST_TASKS, _FEWEST_PAIRS = 3, 5
@@ -23,7 +23,7 @@ _LEVEL = 0.95
 def section_of_pairs(recipe: Recipe, reader: str) -> Section:
     """Returns the section; its recipe is ``preset_pairs``."""
 
-    def make(source: Source) -> list[Shown]:
+    def make(source: ReportSource) -> list[Shown]:
         query = source.database.query(recipe.sql)
         pairs: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in query.records():

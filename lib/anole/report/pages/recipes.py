@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from anole.report.cookbook import Recipe
-from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table, with_rows
+from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
 from anole.words import NONE, counted, significant
 
 Row = Mapping[str, Any]
@@ -35,7 +35,7 @@ def section_of(recipe: Recipe, reader: str) -> Section:
     return Section(recipe.name, recipe.question, reader, partial(_make, recipe))
 
 
-def _make(recipe: Recipe, source: Source) -> list[Shown]:
+def _make(recipe: Recipe, source: ReportSource) -> list[Shown]:
     query = source.database.query(recipe.sql, recipe.parameters)
     rows = query.records()
     if not rows:

@@ -13,7 +13,7 @@ from anole.record import utc_now
 from anole.report.cookbook import cookbook, read_recipes
 from anole.report.pages import held_back
 from anole.report.pages.database import Database, LackingError
-from anole.report.pages.figure import READERS, Lacking, Section, Shown, Source
+from anole.report.pages.figure import READERS, Lacking, ReportSource, Section, Shown
 from anole.report.pages.page import TITLE_END, Page, render
 from anole.report.pages.preset_pairs import section_of_pairs
 from anole.report.pages.recipes import section_of
@@ -56,7 +56,7 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
         raise StoreError(f"{output}: is no report of Anole, so it is left as it is; `--output` names another file")
     with Database(database) as opened:
         opened.query(_CURRENT)
-        source = Source(opened, project, spec)
+        source = ReportSource(opened, project, spec)
         page = Page(
             title=_title(opened),
             facts=f"Made by Anole{_version()} from {database.name} on "
@@ -98,7 +98,7 @@ def _version() -> str:
         return ""
 
 
-def shown_of(section: Section, source: Source) -> Sequence[Shown]:
+def shown_of(section: Section, source: ReportSource) -> Sequence[Shown]:
     """Returns what a section shows; of a database that is too old for it, what to do."""
     try:
         return section.make(source)

@@ -19,7 +19,7 @@ from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.roofline import Kernel, speed, widths
-from anole.targets.cuda.templates.staged import Operand, Reduction, staged_kernel
+from anole.targets.cuda.templates.staged import Reduction, Staged, staged_kernel
 from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
 from anole.task import Conv2d
 
@@ -75,7 +75,7 @@ def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
     else:
         has_all_channels, between_filters = rc[:, 0] * w.groups == 1, none
         data_width = np.where(unrolled, widths(channels), 1)
-    data = Operand(
+    data = Staged(
         rows * row_columns * channels,
         np.where(has_all_channels, row_columns * channels, channels),
         widths(channels),
@@ -84,7 +84,7 @@ def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
         (between_filters, x[:, 3] * w.strides[1] * channels, y[:, 3] * w.strides[0] * row_columns * channels),
         checks=PADDING if any(w.padding) else 0,
     )
-    weight = Operand(panel * steps, rc[:, 1] * panel, widths(panel), filters * steps, width, (f[:, 3], none, none))
+    weight = Staged(panel * steps, rc[:, 1] * panel, widths(panel), filters * steps, width, (f[:, 3], none, none))
     reduction = Reduction(rc[:, 0] * ry[:, 0] * rx[:, 0], steps, unrolled)
     threads = (f[:, 2], x[:, 2], y[:, 2])
     run = f[:, 2] * f[:, 3]

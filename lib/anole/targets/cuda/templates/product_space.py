@@ -22,7 +22,7 @@ from anole.targets.cuda.device.architecture import BlockLimits
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import tiling
 from anole.targets.cuda.templates.roofline import Kernel, Numbers, speed, widths
-from anole.targets.cuda.templates.staged import Operand, Reduction, staged_kernel
+from anole.targets.cuda.templates.staged import Reduction, Staged, staged_kernel
 from anole.targets.cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
 from anole.task import BatchMatmul, Dense
 
@@ -105,11 +105,11 @@ class Products:
         unrolled = steps * y[:, 3] * x[:, 3] <= self.max_step
         along = np.where(unrolled, widths(steps), 1)
         none = np.zeros_like(steps)
-        left = Operand(tall * steps, steps, widths(steps), rows * steps, along, (none, y[:, 3] * steps))
+        left = Staged(tall * steps, steps, widths(steps), rows * steps, along, (none, y[:, 3] * steps))
         if self.transposed:
-            right = Operand(wide * steps, right_run, widths(steps), features * steps, along, (x[:, 3] * steps, none))
+            right = Staged(wide * steps, right_run, widths(steps), features * steps, along, (x[:, 3] * steps, none))
         else:
-            right = Operand(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))
+            right = Staged(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))
         reduction = Reduction(k[:, 0], steps, unrolled)
         output_run = x[:, 2] * x[:, 3]
         threads, operands = (x[:, 2], y[:, 2]), (left, right)

@@ -21,7 +21,7 @@ _AHEAD = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Operand:
+class Staged:
     """One operand of n configs, from global memory through shared memory to registers; shape (n,) each.
 
     Attributes:
@@ -72,7 +72,7 @@ def staged_kernel(
     usage: Usage,
     thread_axes: Sequence[Counts],
     accumulators: Counts,
-    operands: Sequence[Operand],
+    operands: Sequence[Staged],
     reduction: Reduction,
     output_run: Counts,
     fresh_bytes: Numbers,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from anole.errors import AnoleError
-from anole.report.pages.figure import Download, Figure, Lacking, Section, Shown, Source, Table
+from anole.report.pages.figure import Download, Figure, Lacking, ReportSource, Section, Shown, Table
 from anole.targets.vta.geometry import Geometry
 from anole.words import counted, milliseconds, times
 
@@ -30,7 +30,7 @@ REMEDY = "a build for a target of `kind: vta` in models.yaml, such as `{kind: vt
 """What fills the sections on accelerators."""
 
 
-def make(source: Source) -> list[Shown]:
+def make(source: ReportSource) -> list[Shown]:
     """Returns the chosen geometries, and a vta_config.json of each."""
     query = source.database.query(SQL)
     if not query.rows:

@@ -13,7 +13,7 @@ from typing import Any
 
 from anole.errors import AnoleError
 from anole.report.cookbook import read_chart
-from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table, with_rows
+from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
 from anole.targets.vta.area import relative_area
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.templates.design import HARDWARE, geometry_of
@@ -60,7 +60,7 @@ Point = tuple[float, float]
 """An area and cycles."""
 
 
-def make(source: Source) -> list[Shown]:
+def make(source: ReportSource) -> list[Shown]:
     """Returns the front of the geometries that were simulated for whole networks, and that of all trials."""
     return [_of_builds(source), _of_trials(source)]
 
@@ -74,7 +74,7 @@ def front(points: Iterable[Point]) -> list[Point]:
     return kept
 
 
-def _of_builds(source: Source) -> Shown:
+def _of_builds(source: ReportSource) -> Shown:
     title = "Geometries that a whole network was simulated on"
     query = source.database.query(_CANDIDATES)
     if not query.rows:
@@ -116,7 +116,7 @@ def _of_builds(source: Source) -> Shown:
     )
 
 
-def _of_trials(source: Source) -> Shown:
+def _of_trials(source: ReportSource) -> Shown:
     title = "Front of cycles and area, over one and several networks"
     tried, networks = source.database.query(_TRIED), source.database.query(_NETWORKS)
     found = _fastest(tried.records())

@@ -12,7 +12,7 @@ from anole.documents import layout
 from anole.documents.build import read_build
 from anole.errors import AnoleError
 from anole.report.cookbook import read_chart
-from anole.report.pages.figure import Figure, Lacking, Section, Shown, Source, Table, with_rows
+from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
 from anole.targets.vta.network.artifact import load_programs
 from anole.targets.vta.pages.accelerators import REMEDY
 from anole.targets.vta.report import Utilisation, utilisation
@@ -36,7 +36,7 @@ _MOST_INSTRUCTIONS = 3_000_000
 """The most instructions of all builds together whose schedule is computed; they take half a minute or so."""
 
 
-def make(source: Source) -> list[Shown]:
+def make(source: ReportSource) -> list[Shown]:
     """Returns the share of the cycles in which each unit works."""
     title = "Utilisation by unit"
     query = source.database.query(_SQL)
