@@ -234,7 +234,7 @@ def _deform_conv(call: Call) -> relax.Expr:
         return te.compute((batch, channels, taps, height, width), one, "sampled")
 
     sampled = call.kernel(compute, call.input(0), call.input(2), *masked)
-    columns = relax.op.reshape(sampled, [batch, groups, depth * taps, height * width])
+    columns = call.emit(relax.op.reshape(sampled, [batch, groups, depth * taps, height * width]))
     weight = relax.op.reshape(call.input(1), [groups, outputs // groups, depth * taps])
     result = relax.op.reshape(relax.op.matmul(weight, columns), [batch, outputs, height, width])
     if call.has(3):
