@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anole.documents.task import write_task
-
+from anole.documents.manifest import write_task
 from anole.search.presets import read_tuner
 from anole.search.settings import TunerSettings
 from anole.store.content import ShardContent
