@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -163,6 +164,11 @@ class Guarded:
         """Refuses a table whose pages are damaged, or that has other rows than its index tells."""
         self._refuse_unless_table(table)
         ((found, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
+        # The check tells of a page that the machine could not read as it tells of one that is damaged.
+        if (code := re.search(r"error code=(\d+)", str(found))) and int(code[1]) & 0xFF in _FAULTS:
+            fault = sqlite3.OperationalError("disk I/O error")
+            fault.sqlite_errorcode = int(code[1])
+            raise fault
         counted = {self.rows(f"select count(*) from {quote(table)} {how}")[0] for how in ("", "not indexed")}
         if found == "ok" and len(counted) > 1:
             found = "an index has other rows"
