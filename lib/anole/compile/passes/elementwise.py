@@ -69,7 +69,7 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 def _is_short_bias(operand: ir.Expr, data: relax.TensorType, result: relax.TensorType) -> bool:
     """Returns whether an operand is a constant with one value for each channel that does not fill a register."""
-    if not isinstance(operand, ir.GenericConst) or list(data.shape) != list(result.shape):
+    if not isinstance(operand, ir.GenericConst) or not result.ndim or list(data.shape) != list(result.shape):
         return False
     *others, channels = operand.value.shape or (0,)
     fills = channels * np.dtype(operand.value.dtype).itemsize >= _REGISTER_BYTES

@@ -20,7 +20,7 @@ from anole.extract.onnx.graphs import opset_of, without_weights
 from anole.extract.onnx.halves import compute_in_float32
 from anole.extract.onnx.obstacles import find_obstacles
 
-_LEAST_OPSET, _RAISED_OPSET = 9, 13
+_LEAST_OPSET, _RAISED_OPSET = 10, 13
 """Models of versions below the first are raised to the second: TVM's importer lacks some of their operators' forms."""
 
 _MOST_ROUNDS = 12

@@ -11,7 +11,7 @@ from tvm import s_tir, tirx
 
 def blocks_of(sch: s_tir.Schedule) -> list[Any]:
     """Returns the outermost blocks of a schedule's only function, in order."""
-    return list(sch.get_child_blocks(sch.get_sblock("root")))
+    return list(sch.get_child_blocks(sch.get_sblock(sch.mod["main"].body.block.name_hint)))
 
 
 def collect(root: Any, kind: type) -> list[Any]:
