@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -15,6 +16,10 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from anole.extract.passes.mutators import extents
 from anole.extract.recurrent import Operands, emit_recurrence
 from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence
+
+
+def _arguments(node: torch.fx.Node) -> list[Any]:
+    return list(node.args)
 
 
 def _three_arguments(node: torch.fx.Node) -> list[Any]:
@@ -61,10 +66,63 @@ def nearest_places(inputs: int, outputs: int, factor: float | None) -> NDArray[n
     return places.astype(np.int64)
 
 
-def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Takes elements by several index tensors, which broadcast to each other, as one take of places in their axes.
+def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+    """Returns the converter of a pool over so many axes; TVM's importer takes an empty stride for one of no axes."""
+    pool, layout = (relax.op.nn.max_pool2d, "NCHW") if rank == 2 else (relax.op.nn.max_pool3d, "NCDHW")
 
-    TVM's importer takes along one axis after the other, which is another result unless each index has axes of its own.
+    def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
+        given, defaults = _arguments(node), [[], [0], [1], False]
+        whole, kernel, stride, padding, dilation, ceil = given + defaults[len(given) - 2 :]
+        data, emit = importer.env[whole], importer.block_builder.emit
+        is_single = len(extents(data)) == rank + 1
+        data = emit(relax.op.expand_dims(data, 0)) if is_single else data
+        pooled = emit(pool(data, kernel, stride or kernel, padding, dilation, ceil, layout=layout))
+        return emit(relax.op.squeeze(pooled, 0)) if is_single else pooled
+
+    return convert
+
+
+def _with_statistics(convert: str, grouped: bool) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+    """Returns the converter of a norm that also returns its means and scales, which TVM's importer leaves out."""
+
+    def converted(node: torch.fx.Node, importer: Any) -> ir.Expr:
+        normal = getattr(importer, convert)(node)
+        if all(user.args[1] == 0 for user in node.users):
+            return normal
+        data, emit = importer.env[node.args[0]], importer.block_builder.emit
+        _, means, _ = node.meta["val"]
+        rank = len(extents(data)) - (len(_arguments(node)[1]) if not grouped else 0)
+        rows = [*means.shape, -1] if grouped else [*extents(data)[:rank], -1]
+        flat = emit(relax.op.reshape(data, rows))
+        variance = emit(relax.op.add(emit(relax.op.variance(flat, -1)), relax.const(_arguments(node)[-1], "float32")))
+        given = (emit(relax.op.mean(flat, -1)), emit(relax.op.rsqrt(variance)))
+        return emit(relax.Tuple([normal, *(emit(relax.op.reshape(each, list(means.shape))) for each in given)]))
+
+    return converted
+
+
+def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Samples at places whose coordinates TVM expects before the axes of the image; its importer leaves them behind."""
+    whole, grid, method, padding, align = _arguments(node)
+    emit = importer.block_builder.emit
+    places = emit(relax.op.permute_dims(importer.env[grid], [0, 3, 1, 2]))
+    return emit(
+        relax.op.image.grid_sample(
+            importer.env[whole],
+            places,
+            method=("bilinear", "nearest", "bicubic")[method],
+            layout="NCHW",
+            padding_mode=("zeros", "border", "reflection")[padding],
+            align_corners=align,
+        )
+    )
+
+
+def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Takes elements by index tensors, which broadcast to each other, as one take of places in their axes.
+
+    TVM's importer takes along one axis after the other, which is another result unless each index has axes of its own,
+    and takes negative indices for places before the first.
     """
     (whole, given), emit = _three_arguments(node)[:2], importer.block_builder.emit
     data, axes = importer.env[whole], [axis for axis, index in enumerate(given) if index is not None]
@@ -74,8 +132,6 @@ def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
             "index takes the elements where a mask is true, and how many there are is not known before the network "
             "runs; multiply by the mask, or write torch.where"
         )
-    if len(axes) < 2 or any("int" not in str(index.ty.dtype) for index in indices):
-        return importer._index_tensor(node)
     if axes[-1] - axes[0] >= len(axes):
         # Between the indices lies an axis that is kept: torch then puts the indices' own axes first.
         kept = [axis for axis in range(len(extents(data))) if axis not in axes]
@@ -191,27 +247,45 @@ class _Layers:
         return self._builder.emit(value)
 
 
+def _scatter_reduce(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    data, axis, index, values, reduce = _arguments(node)
+    operands = (importer.env[each] for each in (data, index, values))
+    reduction = {"prod": "mul", "amin": "min", "amax": "max"}[reduce]
+    return importer.block_builder.emit(relax.op.scatter_elements(*operands, axis=axis, reduction=reduction))
+
+
 CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "amax.default": _extreme(relax.op.max),
     "amin.default": _extreme(relax.op.min),
+    "grid_sampler_2d.default": _grid_sample,
     "index.Tensor": _index,
     "gru.input": _recurrent("gru", _SIGMOID, _TANH),
     "index_put.default": _index_put,
     "lstm.input": _recurrent("lstm", _SIGMOID, _TANH, _TANH),
     "rnn_relu.input": _recurrent("rnn", _RELU),
     "rnn_tanh.input": _recurrent("rnn", _TANH),
+    "max_pool2d.default": _max_pool(2),
+    "max_pool3d.default": _max_pool(3),
+    "native_group_norm.default": _with_statistics("_native_group_norm", grouped=True),
+    "native_layer_norm.default": _with_statistics("_native_layer_norm", grouped=False),
     "scatter_add.default": _scatter_add,
+    "scatter_reduce.two": _scatter_reduce,
     "upsample_nearest2d.vec": _nearest,
 }
 """Converters by the operator's name in a `torch.fx` graph."""
 
 
+@cache
+def known_operators() -> frozenset[str]:
+    """Returns the names of the operators that have a converter."""
+    return frozenset((*ExportedProgramImporter().convert_map, *CONVERTERS))
+
+
 def without_converter(program: torch.export.ExportedProgram) -> dict[str, str]:
     """Returns the operators of a program that have no converter, and the layer in which each is used first."""
-    known = {*ExportedProgramImporter().convert_map, *CONVERTERS}
     layers: dict[str, str] = {}
     for node in program.graph.nodes:
-        if node.op == "call_function" and node.target.__name__ not in known:
+        if node.op == "call_function" and node.target.__name__ not in known_operators():
             layers.setdefault(node.target.__name__, layer_of(node))
     return layers
 

@@ -37,10 +37,6 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
     Raises:
         ExtractError: the model cannot be made, does not run on its inputs, or has an operator that TVM lacks.
     """
-    from tvm.relax.frontend.torch import from_exported_program
-
-    from anole.extract.converters import CONVERTERS
-
     network = make_network(model, weights)
     arguments = example_inputs(model)
     try:
@@ -51,6 +47,21 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         run_network(model, network, arguments)
         with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0):
             program = _traced(network, arguments)
+    return import_program(model, program, arguments)
+
+
+def import_program(
+    model: ModelSpec, program: torch.export.ExportedProgram, arguments: dict[str, torch.Tensor]
+) -> Imported:
+    """Imports a program that `decompose` has prepared, with these arguments.
+
+    Raises:
+        ExtractError: it has an operator or an output that cannot be imported.
+    """
+    from tvm.relax.frontend.torch import from_exported_program
+
+    from anole.extract.converters import CONVERTERS
+
     _refuse_unknown(model, program)
     output = _tensors(model, _output_of(program))
     with explained(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):

@@ -91,8 +91,10 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def assert_same_as_torch(model: ModelSpec, atol: float = 1e-5) -> None:
-    """Asserts that what is extracted of a torch model with one output computes what the model does."""
+    """Asserts that what is extracted of a torch model computes what the model does, in the same types."""
     arguments = example_inputs(model)
-    found = run(load_model(model).module, *(argument.numpy() for argument in arguments.values()))
-    (expected,) = run_network(model, make_network(model), arguments)
-    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=atol)
+    found = outputs(load_model(model).module, *(argument.numpy() for argument in arguments.values()))
+    expected = [output.numpy() for output in run_network(model, make_network(model), arguments)]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=atol)
+        assert one.dtype == other.dtype

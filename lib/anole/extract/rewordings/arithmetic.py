@@ -1,0 +1,141 @@
+"""Arithmetic of elements, in other words where TVM's importer lacks an operator or gets it wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+
+
+def _elu(data: torch.Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    if (scale, input_scale) == (1, 1):
+        return NotImplemented
+    return scale * torch.where(data > 0, data, alpha * torch.expm1(input_scale * data))
+
+
+def _add(data: torch.Tensor, other: Any, *, alpha: float = 1) -> Any:
+    if data.dtype == getattr(other, "dtype", None) == torch.bool:
+        return data | other
+    return NotImplemented if alpha == 1 else data + alpha * other
+
+
+def _subtract(data: torch.Tensor, other: Any, *, alpha: float = 1) -> Any:
+    return NotImplemented if alpha == 1 else data - alpha * other
+
+
+def _subtract_from(data: torch.Tensor, other: Any, alpha: float = 1) -> Any:
+    return (-data if alpha == 1 else data * -alpha) + other
+
+
+def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """Divides operands of the result's type; TVM's importer divides integers as integers, and rejects mixed types."""
+    dtype = torch.result_type(data, other)
+    if dtype.is_complex:
+        return NotImplemented
+    if rounding_mode is None and not dtype.is_floating_point:
+        dtype = torch.get_default_dtype()
+    is_plain = data.dtype == dtype and (rounding_mode is None or isinstance(other, torch.Tensor))
+    if is_plain and getattr(other, "dtype", dtype) == dtype:
+        return NotImplemented
+    other = other.to(dtype) if isinstance(other, torch.Tensor) else data.new_full((), other, dtype=dtype)
+    return torch.div(data.to(dtype), other, rounding_mode=rounding_mode)
+
+
+def _negative_view(data: torch.Tensor) -> Any:
+    return -data
+
+
+def _as_float(data: torch.Tensor) -> torch.Tensor:
+    return data if data.is_floating_point() else data.to(torch.get_default_dtype())
+
+
+def _sinh(data: torch.Tensor) -> torch.Tensor:
+    """Is exact near zero, where a difference of exponentials would cancel."""
+    data = _as_float(data)
+    grown = torch.expm1(data.abs())
+    return torch.sign(data) * (grown + grown / (grown + 1)) / 2
+
+
+def _cosh(data: torch.Tensor) -> torch.Tensor:
+    grown = torch.exp(_as_float(data).abs())
+    return (grown + 1 / grown) / 2
+
+
+def _exp2(data: torch.Tensor) -> torch.Tensor:
+    return torch.exp(_as_float(data) * math.log(2))
+
+
+def _hypot(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Divides by the larger side, whose square may be too large."""
+    first, second = data.abs(), other.abs()
+    larger, smaller = torch.maximum(first, second), torch.minimum(first, second)
+    ratio = smaller / torch.where(larger == 0, 1, larger)
+    return torch.where(larger.isinf(), larger, larger * torch.sqrt(1 + ratio * ratio))
+
+
+def _logaddexp(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    larger = torch.maximum(data, other)
+    sunk = torch.log1p(torch.exp(-(data - other).abs()))
+    return torch.where(data == other, data + math.log(2), larger + sunk)
+
+
+def _ignoring_nan(extreme: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Returns an extreme of two values, of which the other counts where one is no number."""
+
+    def compute(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        if not torch.result_type(data, other).is_floating_point:
+            return extreme(data, other)
+        return torch.where(data.isnan(), other, torch.where(other.isnan(), data, extreme(data, other)))
+
+    return compute
+
+
+def of_booleans(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns what computes an operator of booleans; those of other types stay as they are."""
+
+    def compute(data: torch.Tensor, *others: Any, **named: Any) -> Any:
+        types = {data.dtype, *(each.dtype for each in others if isinstance(each, torch.Tensor))}
+        return operator(data, *others, **named) if types == {torch.bool} else NotImplemented
+
+    return compute
+
+
+def _clamp(data: torch.Tensor, low: float | None = None, high: float | None = None) -> Any:
+    """Clamps integers at one side; TVM's importer takes infinity for the other."""
+    if data.is_floating_point() or None not in (low, high):
+        return NotImplemented
+    if low is not None:
+        return torch.maximum(data, data.new_full((), low))
+    return data if high is None else torch.minimum(data, data.new_full((), high))
+
+
+def _clamp_by(data: torch.Tensor, low: torch.Tensor | None = None, high: torch.Tensor | None = None) -> torch.Tensor:
+    data = data if low is None else torch.maximum(data, low)
+    return data if high is None else torch.minimum(data, high)
+
+
+ARITHMETIC: dict[Any, Callable[..., Any]] = {
+    _aten.elu.default: _elu,
+    _aten.add.Tensor: _add,
+    _aten.sub.Tensor: _subtract,
+    _aten.rsub.Tensor: _subtract_from,
+    _aten.rsub.Scalar: _subtract_from,
+    _aten.div.Tensor: _divide,
+    _aten.div.Tensor_mode: _divide,
+    _aten._neg_view.default: _negative_view,
+    _aten.sinh.default: _sinh,
+    _aten.cosh.default: _cosh,
+    _aten.exp2.default: _exp2,
+    _aten.fmax.default: _ignoring_nan(torch.maximum),
+    _aten.fmin.default: _ignoring_nan(torch.minimum),
+    _aten.hypot.default: _hypot,
+    _aten.logaddexp.default: _logaddexp,
+    _aten.minimum.default: of_booleans(torch.logical_and),
+    _aten.maximum.default: of_booleans(torch.logical_or),
+    _aten.clamp.default: _clamp,
+    _aten.clamp.Tensor: _clamp_by,
+}

@@ -1,0 +1,53 @@
+"""Attention, in other words where TVM's importer lacks an operator or gets it wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+
+
+def _attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Computes torch's scaled dot product attention; a row whose mask admits nothing gives 0."""
+    if dropout_p:
+        return NotImplemented
+    if enable_gqa:
+        key, value = (_repeated(shared, query.shape[-3]) for shared in (key, value))
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        return torch.softmax(scores + _bias(scores.new_ones(scores.shape[-2:]).tril().bool(), scores), -1) @ value
+    if attn_mask is not None:
+        return _aten._safe_softmax(scores + _bias(attn_mask, scores), -1) @ value
+    return torch.softmax(scores, -1) @ value
+
+
+def _bias(mask: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """Returns the term that a mask adds to the scores; a boolean mask is true where a score counts."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.where(mask, 0.0, -torch.inf).to(scores.dtype)
+
+
+def _repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:
+    """Repeats keys or values that several consecutive heads share, once for each head."""
+    *batch, groups, rows, width = shared.shape
+    repeated = shared.unsqueeze(-3).expand(*batch, groups, heads // groups, rows, width)
+    return repeated.reshape(*batch, heads, rows, width)
+
+
+ATTENTION: dict[Any, Callable[..., Any]] = {
+    _aten.scaled_dot_product_attention.default: _attend,
+}

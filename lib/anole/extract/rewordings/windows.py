@@ -1,0 +1,161 @@
+"""Pools and other windows over images, in other words where TVM's importer lacks an operator or gets it wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+
+
+def _unfold(data: torch.Tensor, dim: int, size: int, step: int) -> Any:
+    if data.dim() == 0:
+        return data.expand(size).clone() if size else NotImplemented
+    dim = dim % data.dim()
+    places = torch.arange(0, data.shape[dim] - size + 1, step).unsqueeze(1) + torch.arange(size)
+    return data.index_select(dim, places.reshape(-1)).unflatten(dim, places.shape).movedim(dim + 1, -1)  # type: ignore[no-untyped-call]
+
+
+def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Any:
+    if not data.is_contiguous():
+        return NotImplemented
+    places = torch.full([], storage_offset or 0)
+    for extent, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(extent) * step
+    return data.reshape(-1).index_select(0, places.reshape(-1)).reshape(size)
+
+
+def _col2im(
+    data: torch.Tensor,
+    output_size: list[int],
+    kernel_size: list[int],
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+) -> Any:
+    """Adds up the taps of patches as shifted images; torch's own words scatter every element."""
+    if data.dim() != 3:
+        return NotImplemented
+    steps = zip(output_size, kernel_size, dilation, padding, stride, strict=True)
+    rows, columns = ((size + 2 * pad - gap * (taps - 1) - 1) // step + 1 for size, taps, gap, pad, step in steps)
+    taps = data.reshape(data.shape[0], -1, *kernel_size, rows, columns)
+    height, width = (size + 2 * pad for size, pad in zip(output_size, padding, strict=True))
+    # Zeros between the elements of a tap; those behind the last one may reach over the border.
+    apart = torch.constant_pad_nd(taps.unsqueeze(-1).unsqueeze(-3), [0, stride[1] - 1, 0, 0, 0, stride[0] - 1])
+    apart = apart.reshape(*taps.shape[:-2], rows * stride[0], columns * stride[1])
+    whole = None
+    for i in range(kernel_size[0]):
+        for j in range(kernel_size[1]):
+            top, left = i * dilation[0], j * dilation[1]
+            sides = [left, width - left - apart.shape[-1], top, height - top - apart.shape[-2]]
+            cut = apart[:, :, i, j, : height - top, : width - left]
+            moved = torch.constant_pad_nd(cut, [max(side, 0) for side in sides])
+            whole = moved if whole is None else whole + moved
+    assert whole is not None
+    return whole[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
+
+
+def _average_pool(rank: int) -> Callable[..., Any]:
+    """Returns an average over windows with a divisor that is asked for."""
+    pool = _aten.avg_pool2d if rank == 2 else _aten.avg_pool3d
+
+    def compute(
+        data: torch.Tensor,
+        kernel_size: list[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        given = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        if not data.is_floating_point():
+            return pool(data.double(), *given).trunc().to(data.dtype)
+        if divisor_override is None:
+            return NotImplemented
+        steps, pads = (list(each) * (rank // len(each)) for each in (stride or kernel_size, padding))
+        sides = zip(data.shape[-rank:], pool(data, *given[:-1]).shape[-rank:], kernel_size, steps, pads, strict=True)
+        # Behind the last element is as much padding as the last window reaches over it.
+        around = [(pad, (outputs - 1) * step + taps - size - pad) for size, outputs, taps, step, pad in sides]
+        padded = torch.constant_pad_nd(data, [extent for side in reversed(around) for extent in side])
+        return pool(padded, kernel_size, stride) * (prod(kernel_size) / divisor_override)
+
+    return compute
+
+
+def _max_pool(
+    data: torch.Tensor,
+    kernel_size: list[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Takes the windows once more to find the places, which TVM's importer lacks; they go if nobody reads them."""
+    pool = _aten.max_pool2d if len(kernel_size) == 2 else _aten.max_pool3d
+    values = pool(data, kernel_size, stride, padding, dilation, ceil_mode)
+    rank = len(kernel_size)
+    steps, pads, gaps = (list(given) * (rank // len(given)) for given in (stride or kernel_size, padding, dilation))
+    sides = zip(data.shape[-rank:], values.shape[-rank:], kernel_size, steps, pads, gaps, strict=True)
+    return values, _largest_of(data, [_windows(*side) for side in sides])[1]
+
+
+def _windows(inputs: int, outputs: int, taps: int, step: int, pad: int, gap: int) -> torch.Tensor:
+    """Returns the elements of each window along a side, shape (outputs, taps); in place of padding, the first one."""
+    starts = (torch.arange(outputs) * step - pad).unsqueeze(1)
+    first = starts + torch.clamp(-(starts // gap), min=0) * gap
+    taken = starts + torch.arange(taps) * gap
+    return torch.where((taken >= 0) & (taken < inputs), taken, first)
+
+
+def _adaptive_max_pool(data: torch.Tensor, output_size: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Takes the windows, whose sizes differ; of those that are shorter, the last element is repeated."""
+    return _largest_of(
+        data, [_adaptive_windows(*side) for side in zip(data.shape[-len(output_size) :], output_size, strict=True)]
+    )
+
+
+def _adaptive_windows(inputs: int, outputs: int) -> torch.Tensor:
+    """Returns the elements of each window along a side, shape (outputs, the longest window)."""
+    ends = [-(number * -inputs // outputs) for number in range(1, outputs + 1)]
+    longest = max(end - number * inputs // outputs for number, end in enumerate(ends))
+    starts = torch.arange(outputs) * inputs // outputs
+    last = -(torch.arange(1, outputs + 1) * -inputs // outputs) - 1
+    return torch.minimum(starts.unsqueeze(1) + torch.arange(longest), last.unsqueeze(1))
+
+
+def _largest_of(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the largest elements of windows, and their places in the flattened sides.
+
+    Args:
+        data: shape (..., side, ...).
+        windows: for each side, the elements of each window, shape (outputs, length).
+    """
+    first = data.dim() - len(windows)
+    places = torch.zeros([], dtype=torch.int64)
+    for number, window in enumerate(windows):
+        axis = first + 2 * number
+        side = data.shape[axis]
+        data = data.index_select(axis, window.reshape(-1)).unflatten(axis, window.shape)  # type: ignore[no-untyped-call]
+        places = places.unsqueeze(-1).unsqueeze(-1) * side + window
+    order = [*range(0, 2 * len(windows), 2), *range(1, 2 * len(windows), 2)]
+    data = data.permute(*range(first), *(first + axis for axis in order)).flatten(first + len(windows))
+    places = places.permute(order).flatten(len(windows))
+    values, which = data.max(-1)
+    return values, places.expand(data.shape).gather(-1, which.unsqueeze(-1)).squeeze(-1)
+
+
+WINDOWS: dict[Any, Callable[..., Any]] = {
+    _aten.col2im.default: _col2im,
+    _aten.adaptive_max_pool2d.default: _adaptive_max_pool,
+    _aten.adaptive_max_pool3d.default: _adaptive_max_pool,
+    _aten.max_pool2d_with_indices.default: _max_pool,
+    _aten.max_pool3d_with_indices.default: _max_pool,
+    _aten.avg_pool2d.default: _average_pool(2),
+    _aten.avg_pool3d.default: _average_pool(3),
+    _aten.unfold.default: _unfold,
+    _aten.as_strided.default: _as_strided,
+}
