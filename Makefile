@@ -10,7 +10,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export VIRTUAL_ENV := $(abspath $(VENV))
 
 .PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu papers conformance \
-	zoo clean
+	conformance-torch zoo clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -112,6 +112,10 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 conformance: env  ## run ONNX's backend suite against Anole, for some minutes
 	PYTHONPATH=lib python -m benchmarks.zoo.conformance > conformance.csv.part
 	mv conformance.csv.part docs/results/data/conformance.csv
+
+conformance-torch: env  ## run torch's own samples of its operators against Anole, for about half an hour
+	PYTHONPATH=lib python -m benchmarks.zoo.torch_operators > torch_operators.csv.part
+	mv torch_operators.csv.part docs/results/data/torch_operators.csv
 
 zoo: env  ## try more than 150 networks of other people, untuned, for hours; resumes where it stopped
 	uv pip install --quiet --group zoo --constraint requirements.lock

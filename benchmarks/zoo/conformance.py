@@ -3,28 +3,20 @@
     python -m benchmarks.zoo.conformance > docs/results/data/conformance.csv
     python -m benchmarks.zoo.conformance --cases 'test_resize_*'
 
-Each node case is a network of one operator (or of an operator's definition) with inputs and expected outputs. It is
-imported, compiled with default configs and run, and its outputs are compared with the suite's tolerances. The worker
-process runs many cases; one that crashes or hangs costs only itself.
-
-Outcomes: ``right``; ``wrong``, other values, shapes or types than expected; ``refused`` with an error's message;
-``crashed``, with no or another error; ``outside``, no inference operator on floats, integers and booleans whose shapes
-are known. Inputs that decide a shape (`SHAPES`) are given as constants, as files do; ``constants`` names them.
+Each node case is a network of one operator (or of an operator's definition) with inputs and expected outputs, which are
+compared with the suite's tolerances; `benchmarks.zoo.cases` lists the outcomes. ``outside`` is what is no inference
+operator on floats, integers and booleans whose shapes are known. Inputs that decide a shape (`SHAPES`) are given as
+constants, as files do; ``constants`` names them.
 """
 
 from __future__ import annotations
 
-import logging
-import multiprocessing
-import os
 import re
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatch
 from functools import cache
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +26,7 @@ from onnx import TensorProto, numpy_helper
 
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
-
-LIMIT_S = 60.0
-"""How long a case may take."""
+from benchmarks.zoo.cases import Outcome, compute, one_line, run_cases
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
@@ -80,7 +70,7 @@ def main() -> None:
     parser.add_argument("--cases", type=listed(), default=["*"], help="patterns of names, comma-separated")
     given = parser.parse_args()
     names = [name for name in suite() if any(fnmatch(name, pattern) for pattern in given.cases)]
-    print_rows([field.name for field in fields(Result)], map(asdict, run_cases(names)))
+    print_rows([field.name for field in fields(Result)], map(asdict, run_all(names)))
 
 
 @cache
@@ -93,27 +83,11 @@ def suite() -> dict[str, Any]:
         return {case.name: case for case in load_model_tests(kind="node")}
 
 
-def run_cases(names: Iterable[str], limit_s: float = LIMIT_S) -> Iterator[Result]:
+def run_all(names: Iterable[str]) -> Iterator[Result]:
     """Yields the result of each case, in order."""
-    worker: _Worker | None = None
-    try:
-        for name in names:
-            case = suite()[name]
-            started = _description(case)
-            outside = outside_why(case)
-            if outside is not None:
-                yield replace(started, outcome="outside", reason=outside)
-                continue
-            worker = worker or _Worker()
-            answer = worker.ask(name, limit_s)
-            if answer is None:
-                yield replace(started, outcome="crashed", reason=worker.end(limit_s))
-                worker = None
-            else:
-                yield replace(started, outcome=answer[0], reason=answer[1])
-    finally:
-        if worker is not None:
-            worker.end(0)
+    suite()
+    for name, found in run_cases(names, run_case):
+        yield replace(_description(suite()[name]), outcome=found.outcome, reason=found.reason)
 
 
 def outside_why(case: Any) -> str | None:
@@ -172,71 +146,20 @@ def _description(case: Any) -> Result:
     return Result(case.name, operator, opsets.get("", 0), " ".join(constant_inputs(case)), "")
 
 
-class _Worker:
-    """A process that runs cases."""
-
-    def __init__(self) -> None:
-        # The parent imports no library with threads before; the suite is loaded once.
-        context = multiprocessing.get_context("fork")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._pipe.recv()
-
-    def ask(self, name: str, limit_s: float) -> tuple[str, str] | None:
-        """Returns a case's outcome and reason, or None if the process ended or the time is over."""
-        self._pipe.send(name)
-        try:
-            return self._pipe.recv() if self._pipe.poll(limit_s) else None
-        except EOFError:
-            return None
-
-    def end(self, limit_s: float) -> str:
-        """Ends the process and returns how it had ended by itself."""
-        self._process.join(1 if limit_s else 0)
-        code = self._process.exitcode
-        self._process.kill()
-        self._process.join()
-        return f"did not end within {limit_s:g} s" if code is None else f"the process ended with status {code}"
-
-
-def _serve(pipe: Connection) -> None:
-    os.environ["TVM_NUM_THREADS"] = "1"
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    # The importers print; standard output is the caller's CSV.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    suite()
-    with tempfile.TemporaryDirectory() as folder:
-        pipe.send("ready")
-        while True:
-            try:
-                name = pipe.recv()
-            except EOFError:
-                return
-            pipe.send(run_case(suite()[name], Path(folder)))
-
-
-def run_case(case: Any, folder: Path) -> tuple[str, str]:
-    """Runs a case of `suite` in this process; returns its outcome and the reason."""
+def run_case(name: str, folder: Path) -> Outcome:
+    """Runs a case of `suite` in this process."""
     from onnx.backend.test.runner import Runner
 
-    from anole.errors import AnoleError
-
+    case = suite()[name]
+    if (outside := outside_why(case)) is not None:
+        return Outcome("outside", outside)
     inputs, expected = (_arrays(values) for values in case.data_sets[0])
-    try:
-        outputs = _outputs(case, inputs, folder / "case.onnx")
-    except AnoleError as error:
-        return "refused", _line(error)
-    except Exception as error:
-        return "crashed", f"{type(error).__name__}: {_line(error)}"
+    outputs = _outputs(case, inputs, folder / "case.onnx")
     try:
         Runner.assert_similar_outputs(expected, outputs, rtol=case.rtol, atol=max(case.atol, _rounding(expected)))
     except AssertionError as error:
-        return "wrong", _line(error)
-    return "right", ""
+        return Outcome("wrong", one_line(error))
+    return Outcome("right")
 
 
 def _rounding(expected: Iterable[Any]) -> float:
@@ -270,40 +193,11 @@ def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> 
     Raises:
         AnoleError: it cannot be imported or compiled.
     """
-    import tvm
-    from tvm import relax
-
-    from anole.compile.lower import Choice, lower
     from anole.declared.entries import ModelSpec
-    from anole.errors import BuildError
-    from anole.extract.graph import workloads_of
     from anole.extract.load import load_model
-    from anole.targets import get_target
-    from anole.targets.cpu.settings import describe_cpu
 
     onnx.save(proto, path)
-    imported = load_model(ModelSpec("case", f"onnx:{path}", {}))
-    target = get_target(describe_cpu(threads=1))
-    choices = {
-        workload: Choice(target.template(workload), target.default_config(workload))
-        for workload in workloads_of(imported.module)
-    }
-    try:
-        lowered, _ = lower(imported.module, choices, target.schedule_default)
-        with target.compiler_target() as compiler_target:
-            executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
-    except Exception as error:
-        raise BuildError(f"TVM cannot compile it: {_line(error)}") from error
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](
-        *(tvm.runtime.tensor(np.ascontiguousarray(arrays[info.name]).reshape(info.shape)) for info in imported.inputs)
-    )
-    outputs = [found] if isinstance(found, tvm.runtime.Tensor) else list(found)
-    return [output.numpy() for output in outputs]
-
-
-def _line(error: Exception) -> str:
-    text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-    return re.sub(r"model \S+: |\S*/case\.onnx", "", text)[:200]
+    return compute(load_model(ModelSpec("case", f"onnx:{path}", {})), arrays)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.zoo.conformance import Result, outside_why, run_cases, suite
+from benchmarks.zoo.conformance import Result, outside_why, run_all, suite
 
 RESULTS = Path(__file__).parents[2] / "docs/results/data/conformance.csv"
 
@@ -26,7 +26,7 @@ def check(names: Sequence[str]) -> None:
     before = known()
     worse = [
         result
-        for result in run_cases(names)
+        for result in run_all(names)
         if result.outcome in ("wrong", "crashed") or (before[result.case].outcome == "right" != result.outcome)
     ]
     assert not worse

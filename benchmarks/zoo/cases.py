@@ -1,0 +1,145 @@
+"""Runs cases of operators against Anole in a process of their own, so that one that crashes or hangs costs only itself.
+
+A case is a network of one operator, which is imported, compiled with default configs and run, and whose outputs are
+compared. Outcomes: ``right``; ``wrong``, other values, shapes or types than expected; ``refused`` with an error's
+message; ``crashed``, with no or another error; ``outside`` of what Anole is for.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from anole.extract.imported import Imported
+
+LIMIT_S = 60.0
+"""How long a case may take."""
+
+
+class Outcome(NamedTuple):
+    """What became of a case, and why."""
+
+    outcome: Literal["right", "wrong", "refused", "crashed", "outside"]
+    reason: str = ""
+    operators: str = ""
+
+
+RunCase = Callable[[str, Path], Outcome]
+"""Runs the case of a name in this process, which may write to a folder."""
+
+
+def run_cases(names: Iterable[str], run_case: RunCase, limit_s: float = LIMIT_S) -> Iterator[tuple[str, Outcome]]:
+    """Yields the names and what became of their cases, in order."""
+    worker: _Worker | None = None
+    try:
+        for name in names:
+            worker = worker or _Worker(run_case)
+            answer = worker.ask(name, limit_s)
+            if answer is None:
+                answer, worker = Outcome("crashed", worker.end(limit_s)), None
+            yield name, answer
+    finally:
+        if worker is not None:
+            worker.end(0)
+
+
+class _Worker:
+    """A process that runs cases."""
+
+    def __init__(self, run_case: RunCase) -> None:
+        # The parent starts no threads; what it has loaded need not be loaded again.
+        context = multiprocessing.get_context("fork")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, run_case), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, name: str, limit_s: float) -> Outcome | None:
+        """Returns what became of a case, or None if the process ended or the time is over."""
+        self._pipe.send(name)
+        try:
+            return self._pipe.recv() if self._pipe.poll(limit_s) else None
+        except EOFError:
+            return None
+
+    def end(self, limit_s: float) -> str:
+        """Ends the process and returns how it had ended by itself."""
+        self._process.join(1 if limit_s else 0)
+        code = self._process.exitcode
+        self._process.kill()
+        self._process.join()
+        return f"did not end within {limit_s:g} s" if code is None else f"the process ended with status {code}"
+
+
+def _serve(pipe: Connection, run_case: RunCase) -> None:
+    from anole.errors import AnoleError
+
+    os.environ["TVM_NUM_THREADS"] = "1"
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    # The importers print; standard output is the caller's CSV.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    with tempfile.TemporaryDirectory() as folder:
+        while True:
+            try:
+                name = pipe.recv()
+            except EOFError:
+                return
+            try:
+                outcome = run_case(name, Path(folder))
+            except AnoleError as error:
+                outcome = Outcome("refused", one_line(error))
+            except Exception as error:
+                outcome = Outcome("crashed", f"{type(error).__name__}: {one_line(error)}")
+            pipe.send(outcome)
+
+
+def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
+    """Returns the outputs of a network that is compiled with default configs for one thread of this processor.
+
+    Raises:
+        BuildError: it cannot be compiled.
+    """
+    import tvm
+    from tvm import relax
+
+    from anole.compile.lower import Choice, lower
+    from anole.errors import BuildError
+    from anole.extract.graph import workloads_of
+    from anole.targets import get_target
+    from anole.targets.cpu.settings import describe_cpu
+
+    target = get_target(describe_cpu(threads=1))
+    choices = {
+        workload: Choice(target.template(workload), target.default_config(workload))
+        for workload in workloads_of(imported.module)
+    }
+    try:
+        lowered, _ = lower(imported.module, choices, target.schedule_default)
+        with target.compiler_target() as compiler_target:
+            executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
+    except Exception as error:
+        raise BuildError(f"TVM cannot compile it: {one_line(error)}") from error
+    found = relax.VirtualMachine(executable, tvm.cpu())["main"](
+        *(tvm.runtime.tensor(np.ascontiguousarray(arrays[info.name]).reshape(info.shape)) for info in imported.inputs)
+    )
+    outputs = [found] if isinstance(found, tvm.runtime.Tensor) else list(found)
+    return [output.numpy() for output in outputs]
+
+
+def one_line(error: Exception) -> str:
+    """Returns the beginning of an error's message, without the name of the model."""
+    text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    return re.sub(r"model case: |\S*/case\.onnx", "", text)[:200]

@@ -1,0 +1,204 @@
+"""Runs torch's own samples of its operators against Anole on this machine's processor; one line of CSV a case.
+
+    python -m benchmarks.zoo.torch_operators > docs/results/data/torch_operators.csv
+    python -m benchmarks.zoo.torch_operators --cases 'index_select*,nn.functional.*pool*'
+
+A case is a network that calls one operator of torch's table of operators (`op_db`, with which torch tests itself) with
+one of the table's samples: tensors are the network's inputs, all else is fixed. It is traced by `torch.export`,
+imported, and its outputs are compared with torch's. ``operators`` are those of core ATen (or ``prims``) that it is
+decomposed to. `benchmarks.zoo.cases` lists the outcomes. ``outside`` is what is random or complex, has a tensor without
+elements, takes or returns no tensor, has a shape that depends on data, or needs an operator that is not core ATen and
+has no converter, such as a singular value decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from fnmatch import fnmatch
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from anole.errors import AnoleError
+from benchmarks.common.arguments import described, listed
+from benchmarks.common.rows import print_rows
+from benchmarks.zoo.cases import Outcome, compute, one_line, run_cases
+
+DTYPES = (torch.float32, torch.int64, torch.bool)
+N_SAMPLES = 3
+"""The most samples of an operator and a type that are run."""
+_N_DRAWN = 40
+_SEED = 0
+_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a case."""
+
+    case: str
+    operators: str
+    outcome: str
+    reason: str = ""
+
+
+class Call(torch.nn.Module):
+    """A network that calls an operator; tensors among the arguments are inputs.
+
+    Attributes:
+        tensors: the inputs, by name.
+    """
+
+    def __init__(self, operator: Callable[..., Any], sample: Any) -> None:
+        super().__init__()
+        self._operator = operator
+        self._given, self._structure = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+        self._places = [place for place, value in enumerate(self._given) if isinstance(value, torch.Tensor)]
+        self.tensors = {f"input_{place}": self._given[place].detach().contiguous() for place in self._places}
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Calls the operator."""
+        given = list(self._given)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            given[place] = tensor
+        arguments, named = pytree.tree_unflatten(given, self._structure)
+        return self._operator(*arguments, **named)
+
+
+def main() -> None:
+    """Prints a line for each case."""
+    parser = described(__doc__)
+    parser.add_argument("--cases", type=listed(), default=["*"], help="patterns of operators, comma-separated")
+    given = parser.parse_args()
+    print_rows([field.name for field in fields(Result)], map(asdict, run_all(case_names(given.cases))))
+
+
+@cache
+def table() -> dict[str, Any]:
+    """Returns torch's table of operators, by name."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {".".join(filter(None, (each.name, each.variant_test_name))): each for each in op_db}
+
+
+def case_names(patterns: Iterable[str] = ("*",)) -> list[str]:
+    """Returns the names of cases: operator, type and number of the sample; samples are spread over those of torch."""
+    names = []
+    for operator, entry in table().items():
+        for dtype in DTYPES:
+            if dtype in entry.dtypes and any(fnmatch(operator, pattern) for pattern in patterns):
+                count = sum(1 for _ in _samples(operator, dtype))
+                chosen = sorted({place * count // N_SAMPLES for place in range(N_SAMPLES)}) if count else []
+                names += [f"{operator}/{_name(dtype)}/{number}" for number in chosen]
+    return names
+
+
+def _samples(operator: str, dtype: torch.dtype) -> Iterator[Any]:
+    torch.manual_seed(_SEED)
+    try:
+        yield from islice(table()[operator].sample_inputs("cpu", dtype, requires_grad=False), _N_DRAWN)
+    except Exception:  # Some need a library that is not installed.
+        return
+
+
+def run_all(names: Iterable[str]) -> Iterator[Result]:
+    """Yields the result of each case, in order."""
+    for name, (outcome, reason, operators) in run_cases(names, run_case):
+        yield Result(name, operators, outcome, reason)
+
+
+def run_case(name: str, folder: Path) -> Outcome:
+    """Runs a case in this process; the folder is not needed."""
+    from anole.declared.entries import ModelSpec
+    from anole.extract.decompose import decompose
+    from anole.extract.graph import normalize
+    from anole.extract.torch import import_program
+
+    torch.set_num_threads(1)
+    operator, dtype, number = name.rsplit("/", 2)
+    sample = next(islice(_samples(operator, getattr(torch, dtype)), int(number), None))
+    call = Call(table()[operator].op, sample).eval()
+    try:
+        expected = pytree.tree_leaves(call(*(tensor.clone() for tensor in call.tensors.values())))
+        if outside := _unfit([*call.tensors.values()], expected):
+            return Outcome("outside", outside)
+        exported = torch.export.export(call, tuple(call.tensors.values()))
+        called = _called(exported.run_decompositions())
+    except Exception as error:
+        return Outcome("outside", f"torch does not run or export it: {one_line(error)}")
+    operators = " ".join(map(str, called))
+    program = decompose(exported)
+    if outside := _untaken(called, _called(program)):
+        return Outcome("outside", outside, operators)
+    model = ModelSpec("case", "torch:torch:operator", {})
+    try:
+        imported = normalize(model, import_program(model, program, call.tensors))
+        found = compute(imported, {name: tensor.numpy() for name, tensor in call.tensors.items()})
+    except AnoleError as error:
+        return Outcome("refused", one_line(error), operators)
+    return Outcome(*_compared(found, expected), operators)
+
+
+def _called(program: torch.export.ExportedProgram) -> list[torch._ops.OpOverload]:
+    called = dict.fromkeys(node.target for node in program.graph.nodes if node.op == "call_function")
+    return [each for each in called if isinstance(each, torch._ops.OpOverload)]
+
+
+def _untaken(called: list[torch._ops.OpOverload], left: list[torch._ops.OpOverload]) -> str | None:
+    """Returns why an operator is outside, or None.
+
+    Args:
+        called: the operators that torch decomposes it to.
+        left: those that Anole decomposes it to.
+    """
+    for each in called:
+        if torch.Tag.nondeterministic_seeded in each.tags:
+            return f"{each} is random"
+        if torch.Tag.dynamic_output_shape in each.tags:
+            return f"the shape of {each}'s output depends on data"
+    from anole.extract.converters import known_operators
+
+    for each in left:
+        if torch.Tag.core not in each.tags and each.__name__ not in known_operators():
+            return f"{each} is not core ATen"
+    return None
+
+
+def _unfit(inputs: list[Any], outputs: list[Any]) -> str | None:
+    """Returns why values are outside, or None."""
+    for what, values in (("takes", inputs), ("returns", outputs)):
+        if not values or not all(isinstance(value, torch.Tensor) for value in values):
+            return f"{what} no tensor, or something else"
+        if any(value.is_complex() for value in values):
+            return f"{what} complex numbers"
+        if not all(value.numel() for value in values):
+            return f"{what} a tensor without elements"
+    return None
+
+
+def _compared(found: list[Any], expected: list[torch.Tensor]) -> tuple[str, str]:
+    """Returns whether outputs are right or wrong, and why."""
+    if len(found) != len(expected):
+        return "wrong", f"{len(found)} outputs instead of {len(expected)}"
+    for array, tensor in zip(found, expected, strict=True):
+        own = torch.from_numpy(array.copy())
+        if (own.shape, own.dtype) != (tensor.shape, tensor.dtype):
+            return "wrong", f"{own.dtype} {list(own.shape)} instead of {tensor.dtype} {list(tensor.shape)}"
+        try:
+            torch.testing.assert_close(own, tensor, equal_nan=True, rtol=_TOLERANCE, atol=_TOLERANCE)
+        except AssertionError as error:
+            return "wrong", one_line(error)
+    return "right", ""
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+if __name__ == "__main__":
+    main()
