@@ -41,9 +41,15 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
 
 
 def _unknown(program: torch.export.ExportedProgram) -> set[Any]:
-    """Returns the operators that have no converter, although torch can decompose them."""
-    called = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    return {each for each in called & decomposition_table.keys() if each.__name__ not in known_operators()}
+    """Returns the operators that have no converter, although torch can decompose them; `rewrite_complex` has others."""
+    nodes = [node for node in program.graph.nodes if node.op == "call_function" and not _is_complex(node)]
+    known = known_operators()
+    return {node.target for node in nodes if node.target in decomposition_table and node.target.__name__ not in known}
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+    return any(isinstance(value, torch.Tensor) and value.is_complex() for value in values)
 
 
 RECURRENT = tuple(getattr(torch.ops.aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))
