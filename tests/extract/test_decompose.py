@@ -80,7 +80,7 @@ def again(expression: str) -> Any:
         again("F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)"),
         "F.fold(F.unfold(x, (2, 3), dilation=2, stride=(3, 2)), (8, 10), (2, 3), dilation=2, stride=(3, 2))",
         "x.unfold(2, 3, 2) + x[0, 0, 0, 0].unfold(0, 1, 1)",
-        "x.as_strided((3, 4), (2, 5), 1)",
+        "x.as_strided((3, 4), (2, 5), 1), x[1].as_strided((3, 4), (2, 5), 490)",
         "F.max_pool2d(x, 3, 2, 1, return_indices=True)",
         "F.max_pool2d(x, (2, 3), dilation=2, padding=1, ceil_mode=True, return_indices=True)",
         "F.adaptive_max_pool2d(x, (3, 4), return_indices=True)",

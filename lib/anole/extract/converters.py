@@ -82,21 +82,18 @@ def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
     return convert
 
 
-def _with_statistics(convert: str, grouped: bool) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+def _with_statistics(convert: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
     """Returns the converter of a norm that also returns its means and scales, which TVM's importer leaves out."""
 
     def converted(node: torch.fx.Node, importer: Any) -> ir.Expr:
         normal = getattr(importer, convert)(node)
         if all(user.args[1] == 0 for user in node.users):
             return normal
-        data, emit = importer.env[node.args[0]], importer.block_builder.emit
-        _, means, _ = node.meta["val"]
-        rank = len(extents(data)) - (len(_arguments(node)[1]) if not grouped else 0)
-        rows = [*means.shape, -1] if grouped else [*extents(data)[:rank], -1]
-        flat = emit(relax.op.reshape(data, rows))
-        variance = emit(relax.op.add(emit(relax.op.variance(flat, -1)), relax.const(_arguments(node)[-1], "float32")))
-        given = (emit(relax.op.mean(flat, -1)), emit(relax.op.rsqrt(variance)))
-        return emit(relax.Tuple([normal, *(emit(relax.op.reshape(each, list(means.shape))) for each in given)]))
+        emit, shape, eps = importer.block_builder.emit, list(node.meta["val"][1].shape), _arguments(node)[-1]
+        rows = emit(relax.op.reshape(importer.env[node.args[0]], [prod(shape), -1]))
+        variance = emit(relax.op.add(emit(relax.op.variance(rows, -1)), relax.const(eps, "float32")))
+        given = (emit(relax.op.mean(rows, -1)), emit(relax.op.rsqrt(variance)))
+        return emit(relax.Tuple([normal, *(emit(relax.op.reshape(each, shape)) for each in given)]))
 
     return converted
 
@@ -266,8 +263,8 @@ CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "rnn_tanh.input": _recurrent("rnn", _TANH),
     "max_pool2d.default": _max_pool(2),
     "max_pool3d.default": _max_pool(3),
-    "native_group_norm.default": _with_statistics("_native_group_norm", grouped=True),
-    "native_layer_norm.default": _with_statistics("_native_layer_norm", grouped=False),
+    "native_group_norm.default": _with_statistics("_native_group_norm"),
+    "native_layer_norm.default": _with_statistics("_native_layer_norm"),
     "scatter_add.default": _scatter_add,
     "scatter_reduce.two": _scatter_reduce,
     "upsample_nearest2d.vec": _nearest,

@@ -20,9 +20,11 @@ def _unfold(data: torch.Tensor, dim: int, size: int, step: int) -> Any:
 
 
 def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Any:
-    if not data.is_contiguous():
-        return NotImplemented
-    places = torch.full([], storage_offset or 0)
+    offset = 0 if storage_offset is None else storage_offset - data.storage_offset()
+    last = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+    if not data.is_contiguous() or offset < 0 or last >= data.numel():
+        return NotImplemented  # It would read what lies beside a view.
+    places = torch.full([], offset)
     for extent, step in zip(size, stride, strict=True):
         places = places.unsqueeze(-1) + torch.arange(extent) * step
     return data.reshape(-1).index_select(0, places.reshape(-1)).reshape(size)

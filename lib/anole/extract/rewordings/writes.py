@@ -94,8 +94,6 @@ def _neutral(dtype: torch.dtype, reduce: str) -> Any:
         return 0
     if reduce == "prod":
         return 1
-    if dtype == torch.bool:
-        return reduce == "amin"
     if dtype.is_floating_point:
         return math.inf if reduce == "amin" else -math.inf
     return torch.iinfo(dtype).max if reduce == "amin" else torch.iinfo(dtype).min
