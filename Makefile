@@ -113,7 +113,7 @@ conformance: env  ## run ONNX's backend suite against Anole, for some minutes
 	PYTHONPATH=lib python -m benchmarks.zoo.conformance > conformance.csv.part
 	mv conformance.csv.part docs/results/data/conformance.csv
 
-conformance-torch: env  ## run torch's own samples of its operators against Anole, for about half an hour
+conformance-torch: env  ## run torch's own samples of its operators against Anole, for an hour or more
 	PYTHONPATH=lib python -m benchmarks.zoo.torch_operators > torch_operators.csv.part
 	mv torch_operators.csv.part docs/results/data/torch_operators.csv
 
