@@ -1,4 +1,4 @@
-"""Rewrites one- and three-dimensional networks as networks of images: of one row, or of a volume's slices."""
+"""Rewrites one- and three-dimensional networks as networks of images: of one column, or of a volume's slices."""
 
 from __future__ import annotations
 
@@ -44,26 +44,24 @@ class _Form(Protocol):
         """Converts images back to data of this shape."""
 
 
-class _Rows:
-    """(batch, channels, width) as images of one row."""
+class _Columns:
+    """(batch, channels, length) as images of one column, as rows are what threads share."""
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
         if (squeeze := bound_call(mutator, data, "relax.squeeze")) is None:
             return None
-        rank = len(squeeze.args[0].ty.shape)
-        axes = [int(axis) % rank for axis in squeeze.attrs.axis or ()]
-        return squeeze.args[0] if axes == [2] and rank == 4 else None
+        return squeeze.args[0] if len(squeeze.args[0].ty.shape) == 4 and _axes(squeeze) == [3] else None
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
         rank = len(extents(operand))
         if (images := self.images(mutator, operand)) is not None or rank < 2:
             return operand if images is None else images
         if (value := value_behind(mutator, operand)) is not None:
-            return relax.const(np.expand_dims(value, -2), str(operand.ty.dtype))
-        return relax.op.expand_dims(operand, rank - 1)
+            return relax.const(np.expand_dims(value, -1), str(operand.ty.dtype))
+        return relax.op.expand_dims(operand, rank)
 
     def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
-        return relax.op.squeeze(images, [2])
+        return relax.op.squeeze(images, [3])
 
 
 class _Slices:
@@ -102,14 +100,14 @@ class _Slices:
         return relax.op.permute_dims(relax.op.reshape(images, (batch, depth, channels, rows, columns)), self._EXCHANGED)
 
 
-_FORMS: dict[int, _Form] = {3: _Rows(), 5: _Slices()}
+_FORMS: dict[int, _Form] = {3: _Columns(), 5: _Slices()}
 """Forms by the rank of the data."""
 
 _Make = Callable[[Any, ir.Call, Sequence[ir.Expr]], ir.Expr | None]
 """Takes the mutator, a call and its operands as images; returns the result as images, or None if impossible."""
 
 
-def _row_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
+def _column_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
     attrs = call.attrs
     settings = {
         "strides": _pair(attrs.strides, 1),
@@ -202,14 +200,14 @@ def _pad(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | 
     batch, channels, *inner = zip(*[iter(map(int, call.attrs.pad_width))] * 2, strict=True)
     if len(inner) == 3 and any((*batch, *inner[0])):
         return None
-    sides = ((0, 0), *inner) if len(inner) == 1 else inner[1:]
+    sides = (*inner, (0, 0)) if len(inner) == 1 else inner[1:]
     widths = [width for pair in (batch, channels, *sides) for width in pair]
     return relax.op.nn.pad(operands[0], widths, str(call.attrs.pad_mode), float(call.attrs.pad_value))
 
 
 def _slice(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
     data, axes, *bounds = operands
-    to_images = {0: 0, 1: 1, 2: 3} if len(call.ty.shape) == 3 else {1: 1, 3: 2, 4: 3}
+    to_images = {0: 0, 1: 1, 2: 2} if len(call.ty.shape) == 3 else {1: 1, 3: 2, 4: 3}
     found = [to_images.get(int(axis.value) % len(call.ty.shape)) for axis in axes.fields]
     return None if None in found else relax.op.strided_slice(data, found, *bounds)
 
@@ -218,22 +216,35 @@ def _alike(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
     return relax.Call(call.op, operands, call.attrs)
 
 
-def _pair(numbers: Sequence[Any], of_rows: int) -> tuple[int, int]:
-    """Returns the numbers for rows and columns of three, or of one for columns alone."""
-    *_, rows, columns = (of_rows, *map(int, numbers))
+def _pair(numbers: Sequence[Any], of_columns: int) -> tuple[int, int]:
+    """Returns the numbers for rows and columns of three, or of one for rows alone."""
+    *_, rows, columns = (*map(int, numbers), of_columns) if len(numbers) == 1 else map(int, numbers)
     return rows, columns
 
 
 def _sides(padding: Sequence[Any]) -> tuple[int, ...]:
-    """Returns (top, left, bottom, right) of the padding of a volume's six sides, or of a row's two ends."""
+    """Returns (top, left, bottom, right) of the padding of a volume's six sides, or of a column's two ends."""
     if len(padding) == 6:
         return tuple(int(padding[at]) for at in (1, 2, 4, 5))
-    return 0, int(padding[0]), 0, int(padding[-1])
+    return int(padding[0]), 0, int(padding[-1]), 0
 
+
+def _expanded_row(mutator: Any, call: ir.Call) -> ir.Expr | None:
+    """Returns the data of three dimensions that a call reads as images of one row; None if it reads something else."""
+    expanded = bound_call(mutator, call.args[0], "relax.expand_dims")
+    return None if expanded is None or len(expanded.ty.shape) != 4 or _axes(expanded) != [2] else expanded.args[0]
+
+
+def _axes(call: ir.Call) -> list[int]:
+    """Returns the axes that an expand_dims or a squeeze of images names."""
+    return [int(axis) % 4 for axis in call.attrs.axis or ()]
+
+
+_POOLS = {"relax.nn.max_pool2d": relax.op.nn.max_pool2d, "relax.nn.avg_pool2d": relax.op.nn.avg_pool2d}
 
 _CONVOLUTIONS: dict[str, _Make] = {
-    "relax.nn.conv1d": _row_convolution,
-    "relax.nn.conv1d_transpose": _row_convolution,
+    "relax.nn.conv1d": _column_convolution,
+    "relax.nn.conv1d_transpose": _column_convolution,
     "relax.nn.conv3d": _volume_convolution,
 }
 """Operators that always become image operators; all others do only where they read images."""
@@ -255,8 +266,10 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
         name = operator_of(call)
-        if name == "relax.expand_dims":
-            return self._expand(call)
+        if name == "relax.squeeze":
+            return self._squeeze(call)
+        if name in _POOLS:
+            return self._imported_pool(call)
         if name == "relax.concat":
             return self._concat(call)
         if name == "relax.nn.batch_norm":
@@ -278,10 +291,25 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         whole = bound(self, item.tuple_value)
         return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
 
-    def _expand(self, call: ir.Call) -> ir.Expr:
-        # TVM imports a one-dimensional pool with such an expand_dims.
-        images, rank = _FORMS[3].images(self, call.args[0]), len(call.ty.shape)
-        return images if images is not None and [int(axis) % rank for axis in call.attrs.axis] == [2] else call
+    def _squeeze(self, call: ir.Call) -> ir.Expr:
+        row = _expanded_row(self, call)
+        return call if row is None or _axes(call) != [2] else row
+
+    def _imported_pool(self, call: ir.Call) -> ir.Expr:
+        """Pools along columns what TVM, which imports a one-dimensional pool so, has expanded to images of one row."""
+        row = _expanded_row(self, call)
+        if row is None or (images := _FORMS[3].images(self, row)) is None:
+            return call
+        attrs = call.attrs
+        pooled = _POOLS[call.op.name](
+            images,
+            **{name: list(getattr(attrs, name))[::-1] for name in ("pool_size", "strides", "dilation")},
+            padding=[attrs.padding[at] for at in (1, 0, 3, 2)],
+            ceil_mode=bool(attrs.ceil_mode),
+            count_include_pad=bool(attrs.count_include_pad),
+        )
+        batch, channels, _, length = extents(call)
+        return relax.op.expand_dims(_FORMS[3].from_images(pooled, (batch, channels, length)), 2)
 
     def _concat(self, call: ir.Call) -> ir.Expr:
         form, whole = _FORMS.get(len(extents(call))), bound(self, call.args[0])
