@@ -11,7 +11,7 @@ from tvm import ir, s_tir, tirx
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared.anchor import find_block, scheduled
-from anole.targets.shared.nodes import collect, prefetched, with_loop, with_values
+from anole.targets.shared.nodes import collect, prefetched, with_each, with_loop, with_values
 
 LoopRV = Any
 SBlockRV = Any
@@ -43,6 +43,8 @@ class TiledNest:
     def arrange(self, copy: str, place: str, copy_lanes: int, lanes: int) -> None:
         """Orders and annotates the loops, and places the epilogue, in vectors of at most so many lanes, and a copy.
 
+        The copy is in vectors of about `copy_lanes`; if these are 0, it is left to LLVM.
+
         The copy is of what the anchor reads, such as its padding: inlined, inside the parallel loop (``parallel``),
         inside that of tiles (``tile``), or before all (``root``).
         """
@@ -71,7 +73,28 @@ class TiledNest:
                 break
             self.sch.unroll(loop)
         self.sch.decompose_reduction(self.block, self.reduction[0])
-        return scheduled(self.sch)
+        return with_whole_vectors(scheduled(self.sch))
+
+
+def with_whole_vectors(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns a function that writes whole vectors wherever no lane is beyond the last filter or column.
+
+    TVM takes a vector lane by lane if its block has a condition on lanes, also where that holds for all of them.
+    """
+    return with_each(func, tirx.For, _whole_or_by_lanes)
+
+
+def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
+    if loop.kind != tirx.ForKind.VECTORIZED:
+        return loop
+    (realize,) = collect(loop, s_tir.SBlockRealize)
+    if not any(each.same_as(loop.loop_var) for each in collect(realize.predicate, tirx.Var)):
+        return loop
+    last = with_values(realize.predicate, {loop.loop_var: loop.extent - 1})
+    whole = tirx.For(
+        loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, realize.block)
+    )
+    return tirx.IfThenElse(last, whole, tirx.For(loop.loop_var, 0, loop.extent, tirx.ForKind.SERIAL, realize))
 
 
 def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
@@ -91,7 +114,7 @@ def _place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes
         sch.compute_at(block, loop)
     last = sch.get_loops(block)[-1]
     extent = sch.get(last).extent
-    widths = (2 * lanes, lanes, lanes // 2) if isinstance(extent, tirx.IntImm) else ()
+    widths = (2 * lanes, lanes, lanes // 2) if lanes and isinstance(extent, tirx.IntImm) else ()
     if width := next((width for width in widths if int(extent) % width == 0), None):
         sch.vectorize(sch.split(last, [None, width])[1])
     if loop is None:

@@ -64,7 +64,7 @@ class WinogradTemplate:
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
         channel_lanes = self.unit.lanes_of(workload.in_channels)
         _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
-        func = anchor.scheduled(sch)
+        func = nest.with_whole_vectors(anchor.scheduled(sch))
         if not config["prefetch_rc"]:
             return func
         return _prefetch_weights(func, sch.get(p_tile), sch.get(rc_outer), workload, config["prefetch_rc"] * panel)
