@@ -59,7 +59,7 @@ def test_groups_share_vectors_that_they_fill_together(
 
 @pytest.mark.parametrize(
     ("channels", "unit", "lanes"),
-    [(32, AVX512, 16), (24, AVX512, 8), (36, AVX512, 4), (13, AVX512, 13), (34, AVX512, 2 * 17), (13, NEON, 13)],
+    [(32, AVX512, 16), (24, AVX512, 8), (36, AVX512, 16), (13, AVX512, 16), (34, AVX512, 16), (13, NEON, 4)],
 )
 def test_vectors_are_as_wide_as_the_channels_allow(channels: int, unit: VectorUnit, lanes: int) -> None:
     assert channel_lanes(unit, Conv2d(1, 8, 8, channels, channels, (3, 3), groups=channels)) == lanes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,14 @@ def leaves_gaps(w: Conv2d) -> bool:
     return any(w.padding) and w.strides[1] * w.in_channels % (_WAY_BYTES // FLOAT_BYTES) == 0
 
 
+def covered(w: Conv2d) -> tuple[int, int]:
+    """Returns the computed number of rows and columns, so that good register tiles divide the one that they lie along.
+
+    That is the columns, or the rows of a single column.
+    """
+    return (covering(w.out_height), 1) if w.out_width == 1 else (w.out_height, covering(w.out_width))
+
+
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
     """Returns the computed number of output channels: whole registers of them, unless groups forbid it."""
     return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
@@ -83,7 +92,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     tiles = DirectTiles(unit, threads, w)
     knobs = [
         filter_knob(unit, w),
-        *tiles.pixel_knobs(covering(w.out_width)),
+        *tiles.pixel_knobs(*covered(w)),
         split_knob("tile_rc", w.in_channels // w.groups, 2, agent="reduction"),
         split_knob("tile_ry", w.kernel[0], 2, agent="reduction"),
         split_knob("tile_rx", w.kernel[1], 2, agent="reduction"),
@@ -118,7 +127,7 @@ class DirectTiles(ConvolutionTiles):
     def _computed(self, columns: Columns, weights: int) -> NDArray[np.float64]:
         """Estimates the time of the multiply-adds, shape (n,)."""
         w, vectors, pixels, panels = self.w, self.vectors(columns), self.multipliers(columns), columns["tile_f"][:, 2]
-        vector_products = weights * w.batch * w.out_height * covering(w.out_width) / np.gcd(panels, self.unit.lanes)
+        vector_products = weights * w.batch * prod(covered(w)) / np.gcd(panels, self.unit.lanes)
         has_few, has_many = vectors * pixels < _FEW_ACCUMULATORS, vectors * pixels > _MANY_ACCUMULATORS
         is_repeated = has_many & (columns["tile_rx"][:, 1] < w.kernel[1])
         slower = (
@@ -170,5 +179,5 @@ class DirectTiles(ConvolutionTiles):
             Loop(f"{name}_inner", name, split[:, 1], 9 + at, annotations[name])
             for at, (name, split) in enumerate(splits.items())
         ]
-        size = (covering(self.w.out_width), padded_filters(self.unit, self.w))
+        size = (covered(self.w)[1], padded_filters(self.unit, self.w))
         return self.tiled(columns, lanes, [*outer, *inner], size)

@@ -46,11 +46,13 @@ class ConvolutionTiles(RegisterTiles):
         """Returns the number of chunks that the threads share, shape (n,)."""
         return np.asarray(self.w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0])
 
-    def pixel_knobs(self, out_width: int) -> list[Knob]:
-        """Returns the knobs that split the rows and this number of columns."""
+    def pixel_knobs(self, rows: int, row_columns: int) -> list[Knob]:
+        """Returns the knobs that split so many rows and columns; the rows of a single column fill the registers."""
+        most = self.unit.registers
+        most_rows = most if row_columns == 1 else _ROWS_IN_REGISTERS
         return [
-            split_knob("tile_y", self.w.out_height, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
-            split_knob("tile_x", out_width, 2, lambda split: split[1] <= self.unit.registers, agent="spatial"),
+            split_knob("tile_y", rows, 3, lambda split: split[2] <= most_rows, agent="spatial"),
+            split_knob("tile_x", row_columns, 2, lambda split: split[1] <= most, agent="spatial"),
         ]
 
     def order_knobs(self, pad_at: Sequence[str]) -> list[Knob]:

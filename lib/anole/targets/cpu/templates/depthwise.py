@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from numpy.typing import NDArray
-from tvm import te, tirx
+from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
-from anole.targets.cpu.templates.depthwise_space import channel_lanes
+from anole.targets.cpu.templates.depthwise_space import channel_lanes, computed_channels
 from anole.targets.shared import anchor
+from anole.targets.shared.nodes import collect, with_loop, with_values
 from anole.task import Conv2d
 
 
@@ -28,12 +29,31 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
-        size = (workload.out_height, workload.out_width, workload.out_channels)
-        return anchor.convolve(workload, anchor.pad(workload, data), packed, size, "depthwise")
+        w, filters = workload, computed_channels(self.unit, workload)
+        channels = -(-filters * w.in_channels // w.out_channels)
+        conv = anchor.convolve(
+            w, anchor.pad(w, data, channels), packed, (w.out_height, w.out_width, filters), "depthwise"
+        )
+        return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""
         lanes = channel_lanes(self.unit, workload)
         tiled = self.tiled(func, config, lanes)
-        tiled.arrange("pad", config["pad_at"], self.unit.lanes, lanes)
-        return tiled.finish(tiled.reduction, config["auto_unroll_max_step"])
+        has_surplus = computed_channels(self.unit, workload) > workload.out_channels
+        tiled.arrange("pad", config["pad_at"], 0 if has_surplus else self.unit.lanes, lanes)
+        func = tiled.finish(tiled.reduction, config["auto_unroll_max_step"])
+        if not has_surplus:
+            return func
+        return _without_surplus(func, tiled.sch.get(tiled.sch.get_loops(tiled.sch.get_sblock("pad"))[-1]), workload)
+
+
+def _without_surplus(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
+    """Returns a function whose copying loop over channels ends with the last channel.
+
+    What the surplus lanes compute from memory that nothing has written is discarded.
+    """
+    (realize,) = collect(loop, s_tir.SBlockRealize)
+    first = with_values(realize.iter_values[-1], {loop.loop_var: tirx.IntImm(loop.loop_var.ty.dtype, 0)})
+    extent = tirx.min(loop.extent, w.in_channels - first)
+    return with_loop(func, loop, lambda each: tirx.For(each.loop_var, each.min, extent, each.kind, each.body))

@@ -32,16 +32,15 @@ def is_depthwise(w: Conv2d) -> bool:
 
 
 def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
-    """Returns how many channels a vector holds.
-
-    If the channels do not divide well, the compiler splits the vector into registers; the width is the divisor of the
-    channels that fills the registers best.
-    """
+    """Returns how many channels a vector holds: a register's lanes, or at least half of them if that has no surplus."""
     even = gcd(w.out_channels, unit.lanes)
-    if even >= min(_FEWEST_LANES, unit.lanes):
-        return even
-    widths = [width for width in range(1, unit.widest_panel + 1) if w.out_channels % width == 0]
-    return max(widths, key=lambda width: width / unit.padded(width))
+    return even if 2 * even >= max(unit.lanes, 2 * _FEWEST_LANES) else unit.lanes
+
+
+def computed_channels(unit: VectorUnit, w: Conv2d) -> int:
+    """Returns the number of output channels in whole vectors; the surplus is discarded."""
+    lanes = channel_lanes(unit, w)
+    return -(-w.out_channels // lanes) * lanes
 
 
 @cache
@@ -50,15 +49,17 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
     Knobs beside those of `ConvolutionTiles`: ``auto_unroll_max_step`` is the most vector operations of the unrolled
     kernel. If ``pad_at`` is ``inline``, no padding is written: border tiles are compiled separately from interior ones.
+    Channels that do not fill whole vectors are copied with padding.
     """
-    tiles, lanes = _DepthwiseTiles(unit, threads, w), channel_lanes(unit, w)
+    tiles, lanes, channels = _DepthwiseTiles(unit, threads, w), channel_lanes(unit, w), computed_channels(unit, w)
+    copied = ("parallel", "root") if channels > w.out_channels else ("inline", "parallel", "root")
     knobs = [
-        panel_knob(unit, w.out_channels, lanes),
-        *tiles.pixel_knobs(w.out_width),
+        panel_knob(unit, channels, lanes),
+        *tiles.pixel_knobs(w.out_height, w.out_width),
         option_knob("auto_unroll_max_step", (64, 256, 1024)),
-        *tiles.order_knobs(("inline", "parallel", "root") if any(w.padding) else ("none",)),
+        *tiles.order_knobs(copied if any(w.padding) or channels > w.out_channels else ("none",)),
     ]
-    chunks = min(threads, w.batch * w.out_height * (w.out_channels // lanes))
+    chunks = min(threads, w.batch * w.out_height * (channels // lanes))
     return Space(knobs, tiles.constraints(lambda _: chunks), tiles.nest, merit=tiles.merit)
 
 
@@ -89,4 +90,4 @@ class _DepthwiseTiles(ConvolutionTiles):
         w, lanes = self.w, channel_lanes(self.unit, self.w)
         taps = unrolled(columns, self.accumulators(columns), {"rx": w.kernel[1], "ry": w.kernel[0]})
         reduction = [Loop("ry", "ry", w.kernel[0], 6, taps["ry"]), Loop("rx", "rx", w.kernel[1], 7, taps["rx"])]
-        return self.tiled(columns, lanes, reduction, (w.out_width, w.out_channels))
+        return self.tiled(columns, lanes, reduction, (w.out_width, computed_channels(self.unit, w)))

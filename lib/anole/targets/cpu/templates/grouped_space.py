@@ -99,7 +99,7 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     copied = any(w.padding) or bundle.channels * n_bundles(unit, w) > w.in_channels
     knobs = [
         panel_knob(unit, tiles.filters, bundle.filters),
-        *tiles.pixel_knobs(w.out_width),
+        *tiles.pixel_knobs(w.out_height, w.out_width),
         option_knob("register_order", REGISTER_ORDERS),
         option_knob("auto_unroll_max_step", (0, 64, 256)),
         *tiles.order_knobs(("parallel", "root") if copied else ("none",)),

@@ -11,8 +11,8 @@ from anole.record import Config
 from anole.space import ALGORITHM, Space, union
 from anole.targets.base import DIRECT, WINOGRAD, Template, named_object
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, leaves_gaps
-from anole.targets.cpu.templates.depthwise_space import depthwise_space, is_depthwise
+from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, covered, leaves_gaps
+from anole.targets.cpu.templates.depthwise_space import computed_channels, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped_space import grouped_space, is_bundled
 from anole.targets.cpu.templates.idle_steps import skips
 from anole.targets.cpu.templates.open_spaces import batch_matmul_open, conv2d_open, dense_open
@@ -29,6 +29,7 @@ VERSIONS = {
     "conv2d.idle": 1,
     "conv2d.gap": 1,
     "conv2d.depthwise": 1,
+    "conv2d.surplus": 1,
     "conv2d.grouped": 1,
     "conv2d.winograd": 4,
     "dense": 2,
@@ -70,9 +71,10 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
         direct = not (depthwise or bundled)
         parts |= {
             "conv2d.depthwise": depthwise,
+            "conv2d.surplus": depthwise and computed_channels(unit, w) > w.out_channels,
             "conv2d.grouped": bundled,
             "conv2d.prefetch": not depthwise and conv2d_prefetches(w),
-            "cover": direct and covering(w.out_width) > w.out_width,
+            "cover": direct and covered(w) != (w.out_height, w.out_width),
             "conv2d.idle": direct and skips(w),
             "conv2d.gap": direct and leaves_gaps(w),
             "conv2d.winograd": has_choice(w, exact),
