@@ -18,12 +18,25 @@ from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
-from anole.targets.cpu.templates.register_tiles import evenness, unrolled
+from anole.targets.cpu.templates.register_tiles import unrolled, waking
 from anole.task import Conv2d
 
 _FEWEST_LANES = 4
-_BEST_ACCUMULATORS = 4
-"""More vectors in flight reread pixels less often, but the compiler spills more of them to memory."""
+# Terms of `_DepthwiseTiles.merit`, in natural logarithms of the time, fitted to 1000 configs of 41 layers.
+
+_BEST_ACCUMULATORS, _MOST_ACCUMULATORS, _FEW_CHANNELS, _PRODUCTS_OF_COPY = 4, 16, 64, 4
+
+_ACCUMULATORS_COST, _SPILLED_COST, _PIXEL_COST, _UNEVEN_COST = 0.08, 0.23, 0.14, 0.4
+"""Cost of a factor of two from the best number of accumulators, of more than fit, of twice the pixels read, and of
+threads that wait as long as they work."""
+
+_CHANNELS_LAST_COST, _FEW_CHANNELS_COST, _INLINE_COST = 0.07, 0.06, 0.13
+"""Cost of visiting the channels inside of pixels, of half as many as `_FEW_CHANNELS` in a chunk, and of conditions for
+padding for twice the taps of a 3x3 kernel."""
+
+_COPY_COST, _COPIED_FIRST_COST, _COPIED_IN_PARTS_COST = 0.36, 0.33, 0.36
+"""Cost of copies that double the work, if one is worth `_PRODUCTS_OF_COPY` products; more if they are made before all
+chunks, or for some channels at a time."""
 
 
 def is_depthwise(w: Conv2d) -> bool:
@@ -71,20 +84,43 @@ class _DepthwiseTiles(ConvolutionTiles):
         return np.asarray(columns["tile_f"][:, 2] // lanes * (self.unit.padded(lanes) // self.unit.lanes))
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the merit of configs, shape (n,): few accumulators, and chunks that the threads share evenly."""
-        taps, accumulators = self.w.kernel[0] * self.w.kernel[1], self.accumulators(columns)
-        worth = -np.abs(np.log2(accumulators / _BEST_ACCUMULATORS)) - 0.5 * np.log2(self._pixels_read(columns))
-        worth += 2.0 * (accumulators * taps <= columns["auto_unroll_max_step"]) - 0.5 * self.vectors(columns)
-        worth += 1.0 * (columns["pad_at"] == "inline") + 0.5 * (columns["tile_order"] == "yfx")
-        worth += evenness(self.chunks(columns), self.threads)
-        return np.asarray(worth)
+        """Returns the merit of configs, shape (n,): the negative logarithm of the time that depends on their knobs."""
+        w, chunks, accumulators = self.w, self.chunks(columns), self.accumulators(columns)
+        cost = _ACCUMULATORS_COST * np.abs(np.log2(accumulators / _BEST_ACCUMULATORS))
+        cost += _SPILLED_COST * (accumulators > _MOST_ACCUMULATORS)
+        cost += _PIXEL_COST * np.log2(self._pixels_read(columns))
+        cost += _UNEVEN_COST * np.log2(-(-chunks // self.threads) * self.threads / chunks)
+        cost += waking(chunks) if self.threads == 1 else 0.0
+        cost += _CHANNELS_LAST_COST * (columns["tile_order"] == "yxf")
+        cost += _INLINE_COST * (columns["pad_at"] == "inline") * np.log2(w.kernel[0] * w.kernel[1] / 9)
+        return np.asarray(-cost - self._splitting(columns) - self._copying(columns))
 
     def _pixels_read(self, columns: Columns) -> NDArray[np.float64]:
         """Returns how many pixels a register tile reads for each that it writes, shape (n,)."""
-        w, rows, row_columns = self.w, columns["tile_y"][:, 2], columns["tile_x"][:, 1]
-        reach = [(taps - 1) * dilation + 1 for taps, dilation in zip(w.kernel, w.dilation, strict=True)]
-        read = ((rows - 1) * w.strides[0] + reach[0]) * ((row_columns - 1) * w.strides[1] + reach[1])
-        return np.asarray(read / (rows * row_columns))
+        tile = (columns["tile_y"][:, 2], columns["tile_x"][:, 1])
+        (rows, height), (row_columns, width) = ((each, self._read(each, axis)) for axis, each in enumerate(tile))
+        return np.asarray(height * width / (rows * row_columns))
+
+    def _read(self, written: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
+        """Returns how many rows, or columns, are read for so many that are written, shape (n,)."""
+        w = self.w
+        return np.asarray((written - 1) * w.strides[axis] + (w.kernel[axis] - 1) * w.dilation[axis] + 1)
+
+    def _splitting(self, columns: Columns) -> NDArray[np.float64]:
+        """Returns the cost of chunks that have some of the channels, shape (n,)."""
+        few = np.log2(np.maximum(1.0, _FEW_CHANNELS / columns["tile_f"][:, 1:].prod(axis=1)))
+        is_copied = np.isin(columns["pad_at"], ("parallel", "root"))
+        is_split = columns["tile_f"][:, 0] > 1
+        return np.asarray(is_split * (_FEW_CHANNELS_COST * few + _COPIED_IN_PARTS_COST * is_copied))
+
+    def _copying(self, columns: Columns) -> NDArray[np.float64]:
+        """Returns the cost of copying the padded data, shape (n,)."""
+        w, rows = self.w, self._read(columns["tile_y"][:, 1:].prod(axis=1), 0)
+        in_chunks, before = (columns["pad_at"] == place for place in ("parallel", "root"))
+        rows_copied = np.select([in_chunks, before], [columns["tile_y"][:, 0] * rows, w.padded_height], 0)
+        products = w.out_height * w.out_width * w.kernel[0] * w.kernel[1]
+        for_each = rows_copied * w.padded_width / products
+        return np.asarray(_COPY_COST * np.log2(1 + _PRODUCTS_OF_COPY * for_each) + _COPIED_FIRST_COST * before)
 
     def nest(self, columns: Columns) -> LoopNest:
         w, lanes = self.w, channel_lanes(self.unit, self.w)
