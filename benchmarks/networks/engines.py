@@ -72,9 +72,11 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
 def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) -> None:
     """Compiles a network with default configs, without the warning that nothing is tuned."""
     from anole.compile.build import BuildSettings, compile_build
+    from anole.evaluate.rounding import rounds_too_much
 
     logging.disable(logging.WARNING)
-    compile_build(model, manifest, BuildSettings(name, "random", 0, False, 0), {}, folder)
+    settings = BuildSettings(name, "random", 0, False, 0)
+    compile_build(model, manifest, settings, {}, folder, rounds_too_much=rounds_too_much)
     logging.disable(logging.NOTSET)
 
 

@@ -14,6 +14,7 @@ from anole.documents.evaluation import Evaluation, read_evaluation
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison
 from anole.evaluate.device import _latency
+from anole.evaluate.rounding import rounds_too_much
 from anole.evaluate.stage import evaluate_build
 
 from ..tiny_builds import HOME, run_python
@@ -27,6 +28,7 @@ import tiny
 from anole.compile.recorded import compile_redrawn
 from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
+from anole.evaluate.rounding import rounds_too_much
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.timing.turns import Pace
 from anole.declared.entries import ModelSpec
@@ -76,7 +78,8 @@ for path in sorted(Path().glob("*/build.json")):
         evaluate_build(path.parent, Path(f"{name}.json"), again, Pace(rounds=5, burst_s=0.01, pause_s=0.0))
     except AnoleError as error:
         said[name] = str(error)
-print(json.dumps(said))
+rounding = {name: rounds_too_much(Path(name)) for name in ("torch", "faint", "shy")}
+print(json.dumps([said, rounding]))
 """
 
 REFUSED = {
@@ -91,10 +94,11 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The folder of all evaluations, and the errors of those that failed."""
+    """The folder of all evaluations, the errors of those that failed, and whether some builds round too much."""
 
     folder: Path
     errors: dict[str, str]
+    rounding: dict[str, bool]
 
     @property
     def log(self) -> str:
@@ -108,7 +112,7 @@ class Evaluated:
 def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     folder = tmp_path_factory.mktemp("evaluate")
     shutil.copy(HOME / "tests/tiny_networks.py", folder / "tiny.py")
-    return Evaluated(folder, json.loads(run_python(folder, "-c", SCRIPT).stdout.splitlines()[-1]))
+    return Evaluated(folder, *json.loads(run_python(folder, "-c", SCRIPT).stdout.splitlines()[-1]))
 
 
 @pytest.mark.guard
@@ -168,6 +172,17 @@ def test_a_build_may_be_as_inexact_as_its_references_are(evaluated: Evaluated) -
 def test_noise_of_one_percent_is_found_beside_double_precision(evaluated: Evaluated, name: str, least: float) -> None:
     exact = evaluated.read(name).exact_error
     assert exact is not None and exact > least and f"{exact:.2g} from those in double" in evaluated.errors[name]
+
+
+@pytest.mark.guard
+def test_before_it_is_evaluated_a_build_is_not_trusted_unless_its_outputs_show_that_it_rounds_little(
+    evaluated: Evaluated,
+) -> None:
+    assert evaluated.rounding == {"torch": False, "faint": True, "shy": True}
+
+
+def test_a_build_for_another_machine_is_not_run() -> None:
+    assert not rounds_too_much(HOME / "tests/old_records/builds/residual-board-anole")
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,7 @@ def compile_(
     """
     guard_process(f"build {build}")
     from anole.compile.stage import compile_network
+    from anole.evaluate.rounding import rounds_too_much
     from anole.project.pipeline import find_build
 
     if order is None or manifest is None:
@@ -185,7 +186,7 @@ def compile_(
         found = find_build(Path(spec.name), build)
         order, manifest, receipts = found.order, found.manifest, found.ingredients
     spare_torch(order.model_spec)
-    compile_network(build, order, manifest, receipts, output or layout.build_path(build))
+    compile_network(build, order, manifest, receipts, output or layout.build_path(build), rounds_too_much)
 
 
 @click.command(epilog="Example: anole evaluate builds/resnet18-cpu-anole --neighbours 0,1,2")

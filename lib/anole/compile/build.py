@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from anole.compile.folder import new_folder, write_description
 from anole.compile.matching import coverage, match_tasks, warn_of_untuned
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
+from anole.compile.rounding import RoundsTooMuch, coarse_layers, with_fine_tiles
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, digests
 from anole.documents.manifest import Manifest, Order
@@ -50,11 +51,13 @@ def compile_build(
     receipts: Receipts,
     folder: Path,
     imported: Imported | None = None,
+    rounds_too_much: RoundsTooMuch | None = None,
 ) -> Build:
     """Compiles a network into a folder, which is written completely or not at all.
 
     An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
-    network may have been loaded already, which takes seconds; it is not modified.
+    network may have been loaded already, which takes seconds; it is not modified. If it turns out to round too much, it
+    is compiled again without large Winograd tiles.
 
     Raises:
         ExtractError: the network cannot be loaded.
@@ -64,15 +67,28 @@ def compile_build(
     target = get_target(manifest.origin.target_description)
     network = match_network(model, manifest, receipts, target, imported)
     with new_folder(folder) as made:
-        compiler: NetworkCompiler = named_object(target.networks.compiler)
-        compiled = compiler(network, target, made)
-        build = _describe(model, network.imported, manifest, settings, compiled)
+        build, compiled = _compile(network, manifest, settings, target, made)
+        if (layers := coarse_layers(network)) and rounds_too_much is not None and rounds_too_much(made):
+            _log.info("%s: rounds too much; without large Winograd tiles: %s", settings.name, ", ".join(layers))
+            for path in made.iterdir():
+                path.unlink()
+            build, compiled = _compile(with_fine_tiles(network, target), manifest, settings, target, made)
         warn_of_untuned(settings.name, compiled.matches)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
-        size_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
-        build = replace(build, size_bytes=size_bytes, sha256=digests(made))
-        write_description(made, build, compiled.cpp_runtime)
     return build
+
+
+def _compile(
+    network: MatchedNetwork, manifest: Manifest, settings: BuildSettings, target: Target, folder: Path
+) -> tuple[Build, Compiled]:
+    """Compiles a network with its configs into an empty folder."""
+    compiler: NetworkCompiler = named_object(target.networks.compiler)
+    compiled = compiler(network, target, folder)
+    build = _describe(network.model, network.imported, manifest, settings, compiled)
+    size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    build = replace(build, size_bytes=size_bytes, sha256=digests(folder))
+    write_description(folder, build, compiled.cpp_runtime)
+    return build, compiled
 
 
 def match_network(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from anole.compile.build import BuildSettings, compile_build
+from anole.compile.rounding import RoundsTooMuch
 from anole.documents import layout
 from anole.documents.lockfile import locked_receipts, lockfile_of, read_lockfile
 from anole.documents.manifest import Manifest, Order, read_manifest
@@ -16,11 +17,19 @@ from anole.errors import BuildError
 _log = logging.getLogger(__name__)
 
 
-def compile_network(build: str, order: Order, manifest_path: Path, receipt_paths: Iterable[Path], folder: Path) -> None:
+def compile_network(
+    build: str,
+    order: Order,
+    manifest_path: Path,
+    receipt_paths: Iterable[Path],
+    folder: Path,
+    rounds_too_much: RoundsTooMuch | None = None,
+) -> None:
     """Compiles a build of this name from what extracting and tuning left.
 
     Receipts are one by one, together or refined; a task without one gets a default config, which is logged. If the
-    build is locked, the configs of the project's lock file go before the receipts'.
+    build is locked, the configs of the project's lock file go before the receipts'. For `rounds_too_much` see
+    `compile_build`.
 
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
@@ -32,7 +41,8 @@ def compile_network(build: str, order: Order, manifest_path: Path, receipt_paths
     receipts: Receipts = read_receipts(receipt_paths)
     if order.lock is not None:
         receipts = {**receipts, **_locked(build, order, manifest, layout.project_of_manifest(manifest_path))}
-    compile_build(order.model_spec, manifest, BuildSettings.of(build, order), receipts, folder)
+    settings = BuildSettings.of(build, order)
+    compile_build(order.model_spec, manifest, settings, receipts, folder, rounds_too_much=rounds_too_much)
 
 
 def _locked(build: str, order: Order, manifest: Manifest, project: Path) -> Receipts:
