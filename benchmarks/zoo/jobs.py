@@ -23,10 +23,32 @@ DONE = "done"
 """The stage of a job that went all the way."""
 
 COLUMNS = (
-    *("network", "source", "inputs", "extracted", "compiled", "right", "relative_error", "output_variation"),
+    *(
+        "network",
+        "source",
+        "inputs",
+        "code",
+        "processor",
+        "extracted",
+        "compiled",
+        "right",
+        "relative_error",
+        "output_variation",
+    ),
     *("variation_error", "redrawn_error", "exact_error"),
     *("latency_ms", "onnxruntime_ms", "speedup", "speedup_q1", "speedup_q3"),
-    *("rounds", "extract_s", "extract_cpu_s", "compile_s", "evaluate_s", "slowest", "uncaught", "stage", "reason"),
+    *(
+        "rounds",
+        "extract_s",
+        "extract_cpu_s",
+        "compile_s",
+        "evaluate_s",
+        "slowest",
+        "far",
+        "uncaught",
+        "stage",
+        "reason",
+    ),
 )
 """What is known of a network."""
 

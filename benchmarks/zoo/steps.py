@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ _ROUNDS = "3"
 """Turns in the evaluation, whose times are not kept."""
 _EVALUATION = Path("evaluation.json")
 _N_SLOWEST = 3
+_MUCH, _FAR = 0.03, 0.3
+"""A kernel with more than this share of the time, but less than this share of the roof, deserves a look."""
 _NOISE = 0.01
 
 
@@ -56,6 +58,7 @@ def work_on(name: str, rounds: int, mutate: bool) -> None:
     try:
         with stage("extract"):
             model, target, manifest = _extract(name)
+            row["processor"] = "{model} ({mcpu})".format(**target.description)
             row["extracted"] = 1
         with stage("compile"):
             compile_untuned(model, manifest, model.name, _FOLDER)
@@ -67,7 +70,7 @@ def work_on(name: str, rounds: int, mutate: bool) -> None:
             with stage("compare"):
                 _compare(row, rounds)
             with stage("profile"):
-                row["slowest"] = _slowest()
+                row["slowest"], row["far"] = _slowest()
         if mutate and model.scheme != "onnx":
             with stage("mutate"):
                 row["uncaught"] = " ".join(uncaught(read_build(_FOLDER), target.threads))
@@ -118,11 +121,17 @@ def _compare(row: Row, rounds: int) -> None:
         row |= {name: float(rival[name]) for name in ("speedup", "speedup_q1", "speedup_q3")}
 
 
-def _slowest() -> str:
-    """Returns the kernels that take the most time: their share of it, their share of the roof, and their layers."""
+def _slowest() -> tuple[str, str]:
+    """Returns the kernels that take the most time, and those that take much and are far from the roof."""
     command = [sys.executable, "-m", "anole", "profile", str(_FOLDER), "--json", "--seconds", "1"]
     profile = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    rows = sorted(profile["rows"], key=lambda each: -each["share"])[:_N_SLOWEST]
+    rows = sorted(profile["rows"], key=lambda each: -each["share"])
+    far = [each for each in rows if each["share"] > _MUCH and each["roofline"] < _FAR]
+    return _described(rows[:_N_SLOWEST]), _described(far)
+
+
+def _described(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Returns the share of the time, and the share of the roof, of kernels, with their layers."""
     return "; ".join(
         f"{each['kernel']} {each['share']:.0%} of the time, {each['roofline']:.0%} of the roof"
         f" ({' '.join(each['layers'])})"

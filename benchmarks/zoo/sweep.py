@@ -3,6 +3,7 @@
     python -m benchmarks.zoo.sweep docs/results/data/zoo.csv                    # all networks; goes on where it stopped
     python -m benchmarks.zoo.sweep try.csv --networks unet,timm_resnet --mutate # some, with noise in single layers
     python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --again            # those again that were refused
+    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --codes 1a2b3c     # those again that are of other code
 
 Each network has a process of its own with limits of time and memory, and a line in the file, which says how far it got.
 The latency is compared with ONNX Runtime's in turns, each engine in a process of its own (networks/compare.py). With
@@ -14,8 +15,8 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -39,23 +40,38 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
     parser.add_argument("--again", action="store_true", help="repeat the networks that did not go all the way")
+    parser.add_argument("--codes", default="", help="comma-separated; repeat the networks of other code than these")
     given = parser.parse_args()
     # What a signal ends must end its job, too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    networks = zoo()
-    kept = [row for row in read(given.file) if not (given.again and row["stage"] != DONE)]
-    write(given.file, kept)
+    networks, codes = zoo(), given.codes.split(",") if given.codes else None
+    rows = {row["network"]: row for row in read(given.file)}
+    kept = {name for name, row in rows.items() if not ((given.again and row["stage"] != DONE) or is_other(row, codes))}
     limits = Limits(given.seconds, given.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9)
     options = ["--rounds", str(given.rounds), *(["--mutate"] if given.mutate else [])]
-    done = {row["network"] for row in kept}
-    for name in chosen(networks, given.networks):
-        if name not in done:
+    # What was never tried comes first.
+    for name in sorted(chosen(networks, given.networks), key=rows.__contains__):
+        if name not in kept:
             found = run_job([sys.executable, "-m", "benchmarks.zoo.steps", name, *options], limits)
-            row = _described(name, networks[name]) | found
-            append(given.file, row)
+            row = rows[name] = rounded({**_described(name, networks[name]), "code": _code(), **found})
+            write(given.file, list(rows.values()))
             speedup = row.get("speedup")
-            outcome = row.get("reason") or (f"{speedup:.2f}x as fast as ONNX Runtime" if speedup else "not compared")
+            outcome = row.get("reason") or (
+                f"{float(speedup):.2f}x as fast as ONNX Runtime" if speedup else "not compared"
+            )
             print(f"{name}: {row['stage']}: {outcome}", flush=True)
+
+
+def is_other(row: Row, codes: Sequence[str] | None) -> bool:
+    """Returns whether a row is of other code than these; False, if there are none."""
+    return codes is not None and row.get("code") not in codes
+
+
+def _code() -> str:
+    """Returns the beginning of git's name of the library's folder, which tells one state of its code from others."""
+    command = ["git", "rev-parse", "--short=8", "HEAD:lib"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _described(name: str, network: Network) -> Row:
@@ -92,14 +108,6 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer.writeheader()
         writer.writerows(rows)
     beside.replace(path)
-
-
-def append(path: Path, row: Mapping[str, Any]) -> None:
-    """Adds one line to a file of results, and sees it onto the disk."""
-    with path.open("a", encoding="utf-8", newline="") as file:
-        csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(rounded(row))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 if __name__ == "__main__":

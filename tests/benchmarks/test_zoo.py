@@ -16,7 +16,7 @@ from benchmarks.zoo import sweep as zoo
 from benchmarks.zoo.jobs import COLUMNS, DONE
 from benchmarks.zoo.networks import FAMILIES
 from benchmarks.zoo.networks import zoo as networks
-from benchmarks.zoo.sweep import append, chosen, read, write
+from benchmarks.zoo.sweep import chosen, read, write
 
 from .conftest import Benchmark
 
@@ -25,12 +25,10 @@ def line(network: str, stage: str = DONE, **others: Any) -> dict[str, Any]:
     return {"network": network, "stage": stage, **others}
 
 
-def test_what_is_added_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "results/zoo.csv"
     assert read(path) == []
-    write(path, [])
-    append(path, line("one", speedup=1.23456, reason='says "no, no"'))
-    append(path, line("two", "extract"))
+    write(path, [line("one", speedup="1.235", reason='says "no, no"'), line("two", "extract")])
     rows = read(path)
     assert [row["network"] for row in rows] == ["one", "two"]
     assert (rows[0]["speedup"], rows[0]["reason"], tuple(rows[0])) == ("1.235", 'says "no, no"', COLUMNS)
@@ -38,9 +36,7 @@ def test_what_is_added_is_read(tmp_path: Path) -> None:
 
 def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "zoo.csv"
-    write(path, [])
-    append(path, line("one"))
-    append(path, line("two"))
+    write(path, [line("one"), line("two")])
     whole = path.read_bytes()
     for length in range(len(whole) - len("two") - len(COLUMNS), len(whole)):
         path.write_bytes(whole[:length])
@@ -75,6 +71,8 @@ def test_done_networks_are_not_repeated(
     assert sweep() == ["unet", "gru"]
     assert sweep() == []
     assert sweep("--again") == ["gru"]
+    assert sweep("--codes", "abc") == ["unet", "gru"]
+    assert sweep("--codes", read(path)[0]["code"]) == []
     assert sorted(row["network"] for row in read(path)) == ["gru", "unet"]
     assert "gru: extract: no" in capsys.readouterr().out
 

@@ -14,7 +14,7 @@ from anole.errors import AnoleError
 from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
 from anole.evaluate.correctness import MAX_RELATIVE_ERROR
 from anole.evaluate.starts import start_reference
-from anole.targets import get_target
+from anole.targets import get_device, get_target
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def _compare(folder: Path) -> Comparison:
     from anole.evaluate.network_runner import runner_of
 
     build = read_build(folder)
-    target = get_target(build.target_description)
+    target = get_device(build.target_description)
     os.environ.update(target.environment())
     samples = draw_samples(build)
     found = runner_of(target).engine(folder, samples[0]).compute_each(samples)

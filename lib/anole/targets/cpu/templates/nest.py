@@ -91,10 +91,13 @@ def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
     if not any(each.same_as(loop.loop_var) for each in collect(realize.predicate, tirx.Var)):
         return loop
     last = with_values(realize.predicate, {loop.loop_var: loop.extent - 1})
-    whole = tirx.For(
-        loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, realize.block)
-    )
-    return tirx.IfThenElse(last, whole, tirx.For(loop.loop_var, 0, loop.extent, tirx.ForKind.SERIAL, realize))
+    condition_free = s_tir.SBlockRealize(realize.iter_values, True, realize.block)
+    whole = tirx.For(loop.loop_var, 0, loop.extent, loop.kind, condition_free)
+    # A variable is defined once in a function.
+    defined = (loop.loop_var, *(each.var for each in realize.block.iter_vars))
+    again = with_values(loop, {variable: tirx.Var(variable.name, variable.ty.dtype) for variable in defined})
+    by_lanes = tirx.For(again.loop_var, 0, again.extent, tirx.ForKind.SERIAL, again.body)
+    return tirx.IfThenElse(last, whole, by_lanes)
 
 
 def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
