@@ -77,7 +77,7 @@ class CudaTarget:
             TargetError: there is no template for the operator.
         """
         version = version_of(workload, self.template_versions, "cuda")
-        return version + (algorithms.OPEN_VERSION if self._is_open(workload) else 0)
+        return version + (algorithms.OPEN_VERSION if self.open else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns True: the GPU runs everything."""
@@ -85,22 +85,18 @@ class CudaTarget:
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
-        make = algorithms.open_space if self._is_open(workload) else algorithms.space_of
+        make = algorithms.open_space if self.open else algorithms.space_of
         return make(self.limits, self.gpu, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
-        if self._is_open(workload):
+        if self.open:
             return algorithms.direct_space(self.limits, self.gpu, workload).best_drawn
         return algorithms.default_config(self.limits, self.gpu, workload)
 
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
         return algorithms.template_of(workload, direct=self.open)
-
-    def _is_open(self, workload: Workload) -> bool:
-        """Returns whether the configs of a workload are drawn from an open space."""
-        return self.open and algorithms.is_openable(workload)
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""
@@ -142,7 +138,7 @@ class CudaTarget:
         """
         from anole.targets.cuda.device.builder import build
 
-        if self._is_open(workload):
+        if self.open:
             constrained = algorithms.direct_space(self.limits, self.gpu, workload)
             if (reason := constrained.refusal(config)) is not None:
                 raise ConfigError(reason)

@@ -40,6 +40,13 @@ def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
     return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))
 
 
+def defined_anew(node: Any) -> Any:
+    """Returns a copy of a statement with other variables, since a function defines each of its variables once."""
+    defined = [each.loop_var for each in collect(node, tirx.For)]
+    defined += [each.var for kind in (tirx.IterVar, tirx.Let, tirx.Bind) for each in collect(node, kind)]
+    return with_values(node, {variable: tirx.Var(variable.name, variable.ty.dtype) for variable in defined})
+
+
 def with_each(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> tirx.PrimFunc:
     """Returns a function with all nodes of a kind changed, those inside others first."""
     return func.with_body(tvm_ffi.structural_map(func.body, (kind, change), order="post"))

@@ -72,6 +72,12 @@ def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -
             Conv2d(2, 11, 11, 4, 6, (3, 3), (2, 2), dilation=(2, 2)),
             {"tile_f": [2, 1, 4], "tile_y": [2, 1, 2], "tile_x": [2, 2]},
         ),
+        (
+            Conv2d(1, 9, 7, 20, 20, (3, 3), groups=20),
+            {"tile_f": [3, 1, 8], "tile_y": [2, 1, 4], "tile_x": [3, 2]},
+        ),
+        (Conv2d(1, 9, 7, 20, 10, (3, 3), padding=SAME, groups=5), {"tile_y": [3, 1, 4], "tile_x": [2, 4]}),
+        (Conv2d(1, 9, 7, 4, 64, (3, 3), padding=SAME, groups=2), {"tile_y": [3, 1, 4], "tile_x": [2, 4]}),
         (Dense(5, 12, 20), {"tile_y": [2, 1, 4], "tile_x": [3, 1, 8]}),
         (BatchMatmul(2, 5, 12, 20, transpose_right=True), {"tile_y": [2, 2, 2], "tile_x": [2, 2, 8]}),
     ],
@@ -99,20 +105,6 @@ def test_an_open_space_holds_the_constrained_one_and_its_default(workload: Workl
         assert space.rejection(constrained.config(vector)) is None
     assert OPEN.default_config(workload) == EXACT.default_config(workload)
     assert space.rejection(OPEN.default_config(workload)) is None
-
-
-@pytest.mark.parametrize(
-    "workload",
-    [
-        Conv2d(1, 8, 8, 32, 32, (3, 3), padding=SAME, groups=32),
-        Conv2d(1, 8, 8, 32, 32, (3, 3), padding=SAME, groups=8),
-        Conv2d(1, 8, 8, 32, 32, (3, 3), padding=SAME, groups=2),
-    ],
-    ids=["depthwise", "bundles", "groups"],
-)
-def test_a_task_without_an_open_space_has_the_constrained_one(workload: Conv2d) -> None:
-    assert OPEN.space(workload) is CONSTRAINED.space(workload)
-    assert OPEN.template_version(workload) == CONSTRAINED.template_version(workload)
 
 
 def test_open_tasks_are_tasks_of_their_own_and_others_stay() -> None:

@@ -88,6 +88,14 @@ def test_what_a_block_cannot_have_fails_with_the_limit(
         OPEN.build(workload, config, tmp_path / "kernel.so")
 
 
+def test_few_rows_wait_for_each_other_in_open_spaces_too(tmp_path: Path) -> None:
+    workload = Dense(1, 96, 40)
+    config = {**OPEN.default_config(workload), "tile_x": [40, 1, 1], "tile_k": [2, 48, 1]}
+    assert OPEN.space(workload).rejection(config) is None
+    with pytest.raises(ConfigError, match="without waiting for its lanes"):
+        OPEN.build(workload, config, tmp_path / "kernel.so")
+
+
 @pytest.mark.parametrize("workload", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 @pytest.mark.examples(4)
 def test_the_default_is_the_constrained_spaces(workload: Workload) -> None:
@@ -100,6 +108,3 @@ def test_the_default_is_the_constrained_spaces(workload: Workload) -> None:
 def test_open_tasks_are_tasks_of_their_own_and_others_stay() -> None:
     keys = {Task(LAYER, each.description, each.template_version(LAYER)).key for each in (OPEN, TARGET)}
     assert len(keys) == 2 and "space" not in TARGET.description
-    few_rows = Dense(1, 128, 40)
-    assert OPEN.space(few_rows) is TARGET.space(few_rows)
-    assert OPEN.template_version(few_rows) == TARGET.template_version(few_rows)

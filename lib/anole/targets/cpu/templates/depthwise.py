@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
-from anole.targets.cpu.templates.depthwise_space import channel_lanes, computed_channels
+from anole.targets.cpu.templates.depthwise_space import panel_lanes
 from anole.targets.shared import anchor
 from anole.targets.shared.nodes import collect, with_loop, with_values
 from anole.task import Conv2d
@@ -29,23 +31,20 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the convolution of NHWC data with packed weights, as NHWC."""
-        w, filters = workload, computed_channels(self.unit, workload)
+        w, (rows, columns, filters) = workload, (prod(config[f"tile_{axis}"]) for axis in "yxf")
         channels = -(-filters * w.in_channels // w.out_channels)
-        conv = anchor.convolve(
-            w, anchor.pad(w, data, channels), packed, (w.out_height, w.out_width, filters), "depthwise"
-        )
+        conv = anchor.convolve(w, anchor.pad(w, data, channels), packed, (rows, columns, filters), "depthwise")
         return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Returns the function with the loop nest of the config."""
-        lanes = channel_lanes(self.unit, workload)
+        lanes = int(panel_lanes(self.unit, workload, np.array([config["tile_f"][2]]))[0])
         tiled = self.tiled(func, config, lanes)
-        has_surplus = computed_channels(self.unit, workload) > workload.out_channels
+        has_surplus = prod(config["tile_f"]) > workload.out_channels
         tiled.arrange("pad", config["pad_at"], 0 if has_surplus else self.unit.lanes, lanes)
         func = tiled.finish(tiled.reduction, config["auto_unroll_max_step"])
-        if not has_surplus:
-            return func
-        return _without_surplus(func, tiled.sch.get(tiled.sch.get_loops(tiled.sch.get_sblock("pad"))[-1]), workload)
+        copy = anchor.find_block(tiled.sch, "pad") if has_surplus else None
+        return func if copy is None else _without_surplus(func, tiled.sch.get(tiled.sch.get_loops(copy)[-1]), workload)
 
 
 def _without_surplus(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:

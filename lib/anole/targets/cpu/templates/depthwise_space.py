@@ -50,6 +50,12 @@ def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
     return even if 2 * even >= max(unit.lanes, 2 * _FEWEST_LANES) else unit.lanes
 
 
+def panel_lanes(unit: VectorUnit, w: Conv2d, panels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns how many lanes of a weight panel's row are read at once, for n widths, shape (n,)."""
+    lanes = channel_lanes(unit, w)
+    return np.where(panels % lanes == 0, lanes, unit.lanes_of_each(panels))
+
+
 def computed_channels(unit: VectorUnit, w: Conv2d) -> int:
     """Returns the number of output channels in whole vectors; the surplus is discarded."""
     lanes = channel_lanes(unit, w)
@@ -80,8 +86,8 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 class _DepthwiseTiles(ConvolutionTiles):
     def vectors(self, columns: Columns) -> NDArray[np.int64]:
         """Returns how many vector registers hold one panel, shape (n,)."""
-        lanes = channel_lanes(self.unit, self.w)
-        return np.asarray(columns["tile_f"][:, 2] // lanes * (self.unit.padded(lanes) // self.unit.lanes))
+        panels = columns["tile_f"][:, 2]
+        return np.asarray(panels // panel_lanes(self.unit, self.w, panels))
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Returns the merit of configs, shape (n,): the negative logarithm of the time that depends on their knobs."""
@@ -123,7 +129,8 @@ class _DepthwiseTiles(ConvolutionTiles):
         return np.asarray(_COPY_COST * np.log2(1 + _PRODUCTS_OF_COPY * for_each) + _COPIED_FIRST_COST * before)
 
     def nest(self, columns: Columns) -> LoopNest:
-        w, lanes = self.w, channel_lanes(self.unit, self.w)
+        """Returns the loop nests of n configs."""
+        w, lanes = self.w, panel_lanes(self.unit, self.w, columns["tile_f"][:, 2])
         taps = unrolled(columns, self.accumulators(columns), {"rx": w.kernel[1], "ry": w.kernel[0]})
         reduction = [Loop("ry", "ry", w.kernel[0], 6, taps["ry"]), Loop("rx", "rx", w.kernel[1], 7, taps["rx"])]
         return self.tiled(columns, lanes, reduction, (w.out_width, computed_channels(self.unit, w)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tvm import s_tir, te, tirx
@@ -27,7 +28,7 @@ class GroupedTemplate(ConvolutionTemplate):
             group = tirx.min(f % bundle.filters // bundle.group_filters, bundle.groups - 1)
             return f // bundle.filters * bundle.channels + group * bundle.group_channels
 
-        size = (w.out_height, w.out_width, filters)
+        size = (prod(config["tile_y"]), prod(config["tile_x"]), filters)
         conv = anchor.convolve(w, anchor.pad(w, data, channels), packed, size, "grouped", first_channel)
         return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 

@@ -11,7 +11,7 @@ from tvm import ir, s_tir, tirx
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared.anchor import find_block, scheduled
-from anole.targets.shared.nodes import collect, prefetched, with_each, with_loop, with_values
+from anole.targets.shared.nodes import collect, defined_anew, prefetched, with_each, with_loop, with_values
 
 LoopRV = Any
 SBlockRV = Any
@@ -93,9 +93,7 @@ def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
     last = with_values(realize.predicate, {loop.loop_var: loop.extent - 1})
     condition_free = s_tir.SBlockRealize(realize.iter_values, True, realize.block)
     whole = tirx.For(loop.loop_var, 0, loop.extent, loop.kind, condition_free)
-    # A variable is defined once in a function.
-    defined = (loop.loop_var, *(each.var for each in realize.block.iter_vars))
-    again = with_values(loop, {variable: tirx.Var(variable.name, variable.ty.dtype) for variable in defined})
+    again = defined_anew(loop)
     by_lanes = tirx.For(again.loop_var, 0, again.extent, tirx.ForKind.SERIAL, again.body)
     return tirx.IfThenElse(last, whole, by_lanes)
 

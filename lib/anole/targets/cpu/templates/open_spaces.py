@@ -7,7 +7,7 @@ compiler.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from anole.space import Knob, Space, covering_knob, option_knob
@@ -16,13 +16,15 @@ from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.conv2d_space import DirectTiles, conv2d_space
 from anole.targets.cpu.templates.convolution_tiles import ALL_TILE_ORDERS
+from anole.targets.cpu.templates.depthwise_space import depthwise_space
+from anole.targets.cpu.templates.grouped_space import grouped_space
 from anole.targets.cpu.templates.product_space import PACKED_AT, batch_matmul_space, dense_space
 from anole.task import BatchMatmul, Conv2d, Dense
 
 
 @cache
 def conv2d_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the open space of a direct convolution with a single group."""
+    """Returns the open space of a direct convolution; with several groups, panels still divide the filters of each."""
     space, tiles = conv2d_space(unit, threads, w), DirectTiles(unit, threads, w)
 
     def describe(columns: Columns) -> LoopNest:
@@ -30,8 +32,28 @@ def conv2d_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         lanes = unit.lanes_of_each(panels)
         return tiles.nest_of(columns, lanes, panels // lanes)
 
-    extents = {"tile_f": w.out_channels, "tile_y": w.out_height, "tile_x": w.out_width}
-    return space.opened([*_covering(space, extents), option_knob("tile_order", ALL_TILE_ORDERS)], describe)
+    return _opened(space, w, {"tile_f": w.out_channels} if w.groups == 1 else {}, describe)
+
+
+@cache
+def depthwise_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
+    """Returns the open space of a depthwise convolution."""
+    return _opened(depthwise_space(unit, threads, w), w, {"tile_f": w.out_channels})
+
+
+@cache
+def grouped_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
+    """Returns the open space of a convolution whose groups share vectors; panels still divide bundles."""
+    return _opened(grouped_space(unit, threads, w), w, {})
+
+
+def _opened(
+    space: Space, w: Conv2d, extents: Mapping[str, int], describe: Callable[[Columns], LoopNest] | None = None
+) -> Space:
+    pixels = {"tile_y": w.out_height, "tile_x": w.out_width}
+    return space.opened(
+        [*_covering(space, {**extents, **pixels}), option_knob("tile_order", ALL_TILE_ORDERS)], describe
+    )
 
 
 @cache

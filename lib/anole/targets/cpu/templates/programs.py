@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
 
@@ -15,7 +15,13 @@ from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_s
 from anole.targets.cpu.templates.depthwise_space import computed_channels, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped_space import grouped_space, is_bundled
 from anole.targets.cpu.templates.idle_steps import skips
-from anole.targets.cpu.templates.open_spaces import batch_matmul_open, conv2d_open, dense_open
+from anole.targets.cpu.templates.open_spaces import (
+    batch_matmul_open,
+    conv2d_open,
+    dense_open,
+    depthwise_open,
+    grouped_open,
+)
 from anole.targets.cpu.templates.product_space import batch_matmul_space, dense_prefetches, dense_space
 from anole.targets.cpu.templates.register_tiles import covering, is_small
 from anole.targets.cpu.templates.winograd_space import can_winograd, winograd_pays, winograd_space
@@ -65,7 +71,7 @@ class Programs:
 
 def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
     """Returns what the programs that compute a workload consist of, by the names of versions."""
-    parts = {w.operator: True, "sharing": is_small(w), f"{w.operator}.open": is_open and has_open(w)}
+    parts = {w.operator: True, "sharing": is_small(w), f"{w.operator}.open": is_open}
     if isinstance(w, Conv2d):
         depthwise, bundled = is_depthwise(w), is_bundled(unit, w)
         direct = not (depthwise or bundled)
@@ -87,23 +93,18 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
 
 
 def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:
-    """Returns the programs that compute a workload, with an open space where it has one and that is asked for."""
-    if is_open and has_open(w):
-        return _OPEN[w.operator]
+    """Returns the programs that compute a workload, with an open space where that is asked for."""
     if isinstance(w, Dense):
-        return _DENSE
-    if isinstance(w, BatchMatmul):
-        return _BATCH_MATMUL
-    if is_bundled(unit, w):
-        return _GROUPED
-    if is_depthwise(w):
-        return _DEPTHWISE
-    return _CHOSEN if has_choice(w, exact) else _DIRECT
-
-
-def has_open(w: Workload) -> bool:
-    """Returns whether a workload has an open space; convolutions of several groups have none."""
-    return not (isinstance(w, Conv2d) and w.groups > 1)
+        kind = "dense"
+    elif isinstance(w, BatchMatmul):
+        kind = "batch_matmul"
+    elif is_bundled(unit, w):
+        kind = "grouped"
+    elif is_depthwise(w):
+        kind = "depthwise"
+    else:
+        kind = "direct" if is_open or not has_choice(w, exact) else "chosen"
+    return (_OPEN if is_open else _CONSTRAINED)[kind]
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:
@@ -124,20 +125,27 @@ def _chosen_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     return {ALGORITHM: DIRECT, **conv2d_space(unit, threads, w).best_drawn}
 
 
-def _of(space: SpaceOf, template: str, constrained: SpaceOf | None = None) -> Programs:
-    """Returns programs whose default is the config of most merit, in another space if theirs has no merit."""
-    judged = constrained or space
-    return Programs(space, template, lambda unit, threads, w: judged(unit, threads, w).best_drawn)
+def _of(space: SpaceOf, template: str) -> Programs:
+    """Returns programs whose default is the config of most merit."""
+    return Programs(space, template, lambda unit, threads, w: space(unit, threads, w).best_drawn)
 
 
-_DIRECT = _of(conv2d_space, "conv2d:Conv2dTemplate")
-_CHOSEN = Programs(chosen_space, "winograd:direct_or_winograd", _chosen_default)
-_GROUPED = _of(grouped_space, "grouped:GroupedTemplate")
-_DEPTHWISE = _of(depthwise_space, "depthwise:DepthwiseTemplate")
-_DENSE = _of(dense_space, "products:DenseTemplate")
-_BATCH_MATMUL = _of(batch_matmul_space, "products:BatchMatmulTemplate")
-_OPEN = {
-    "batch_matmul": _of(batch_matmul_open, _BATCH_MATMUL.template, batch_matmul_space),
-    "conv2d": _of(conv2d_open, _DIRECT.template, conv2d_space),
-    "dense": _of(dense_open, _DENSE.template, dense_space),
+_CONSTRAINED = {
+    "direct": _of(conv2d_space, "conv2d:Conv2dTemplate"),
+    "chosen": Programs(chosen_space, "winograd:direct_or_winograd", _chosen_default),
+    "grouped": _of(grouped_space, "grouped:GroupedTemplate"),
+    "depthwise": _of(depthwise_space, "depthwise:DepthwiseTemplate"),
+    "dense": _of(dense_space, "products:DenseTemplate"),
+    "batch_matmul": _of(batch_matmul_space, "products:BatchMatmulTemplate"),
 }
+_OPEN = {
+    kind: replace(_CONSTRAINED[kind], space=space)
+    for kind, space in {
+        "direct": conv2d_open,
+        "grouped": grouped_open,
+        "depthwise": depthwise_open,
+        "dense": dense_open,
+        "batch_matmul": batch_matmul_open,
+    }.items()
+}
+"""Programs with open spaces, whose default is the config of most merit in the constrained one."""

@@ -44,11 +44,6 @@ def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Con
     return {ALGORITHM: chosen, **algorithms[chosen].best_drawn}
 
 
-def is_openable(w: Workload) -> bool:
-    """Returns whether a workload has an open space, as all have except dense layers of few rows."""
-    return not has_few_rows(w)
-
-
 @cache
 def open_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
     """Returns the knobs of `direct_space` without its constraints."""
