@@ -112,14 +112,27 @@ def test_a_loop_that_tvm_cannot_partition_stays_whole() -> None:
     def padded(source: te.Tensor) -> te.Tensor:
         return te.compute((77, 80), lambda i, j: tirx.if_then_else(j < 77, source[i, j], 0.0), name="computed")
 
-    func = vectorised(padded, 77, 77, width=8, fuses=True)
+    data = np.random.default_rng(0).standard_normal((77, 77)).astype("float32")
+    found = result_of(vectorised(padded, 77, 77, width=8, fuses=True), data, (77, 80))
+    np.testing.assert_array_equal(found, np.pad(data, [(0, 0), (0, 3)]))
+
+
+def test_pairs_behind_a_border_are_read_where_they_lie() -> None:
+    def repeated(source: te.Tensor) -> te.Tensor:
+        return te.compute((21,), lambda i: tirx.if_then_else(i < 1, 0.0, source[(i - 1) % 20 // 2]), name="computed")
+
+    data = np.arange(10, dtype="float32")
+    found = result_of(vectorised(repeated, 10, width=16), data, (21,))
+    np.testing.assert_array_equal(found, [0, *np.repeat(data, 2)])
+
+
+def result_of(func: tirx.PrimFunc, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     library = tvm.compile(
         tvm.IRModule({"main": func}), llvm_target(DESCRIPTION), tir_pipeline=TARGET.compiler_pipeline()
     )
-    data = np.random.default_rng(0).standard_normal((77, 77)).astype("float32")
-    result = tvm.runtime.tensor(np.empty((77, 80), "float32"))
+    result = tvm.runtime.tensor(np.empty(shape, "float32"))
     library["main"](tvm.runtime.tensor(data), result)
-    np.testing.assert_array_equal(result.numpy(), np.pad(data, [(0, 0), (0, 3)]))
+    return result.numpy()
 
 
 def test_whole_vectors_are_rounded() -> None:

@@ -77,6 +77,26 @@ def _runs_around_itself(func: tirx.PrimFunc) -> bool:
     )
 
 
+def _take_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Turns remainders of quotients into quotients of remainders, for TVM flattens once more and then reads them wrong.
+
+    It takes ``(i + 3) // 2 % 4`` for ``(i + 2) // 2`` where i is below 4.
+    """
+    return with_each(func, tirx.FloorMod, _quotient_of_remainder)
+
+
+def _quotient_of_remainder(remainder: tirx.FloorMod) -> tirx.Expr:
+    terms = [remainder.a]
+    while sums := [term for term in terms if isinstance(term, tirx.Add)]:
+        terms = [term for term in terms if term is not sums[0]] + [sums[0].a, sums[0].b]
+    quotients = [term for term in terms if isinstance(term, tirx.FloorDiv) and isinstance(term.b, tirx.IntImm)]
+    if len(quotients) != 1:
+        return remainder
+    (quotient,), rest = quotients, [term for term in terms if term is not quotients[0]]
+    whole = sum((term * quotient.b for term in rest), quotient.a)
+    return tirx.floordiv(tirx.floormod(whole, quotient.b * remainder.b), quotient.b)
+
+
 _FLAT_AND_PARTITIONED = tvm.transform.Sequential(
     [
         s_tir.transform.LowerInitBlock(),
@@ -85,6 +105,7 @@ _FLAT_AND_PARTITIONED = tvm.transform.Sequential(
         s_tir.transform.CompactBufferAllocation(),
         s_tir.transform.LowerOpaqueBlock(),
         tirx.transform.FlattenBuffer(),
+        tirx.transform.prim_func_pass(_take_remainders_first, opt_level=0),
         s_tir.transform.LoopPartition(),
     ]
 )
