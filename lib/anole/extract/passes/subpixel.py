@@ -20,9 +20,10 @@ from anole.extract.passes.mutators import extents, operator_of, rewritten, value
 
 
 def subpixel(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the NHWC module with transposed convolutions of constant weights replaced by convolutions.
+    """Returns the NHWC module with transposed convolutions replaced by convolutions.
 
     With a stride, the convolution gives the outputs of one input as channels; a permutation then moves them into place.
+    Where the weight is computed, the convolution reads zeros between the inputs instead.
     """
     return rewritten(module, _Forwarder)
 
@@ -75,7 +76,9 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         if operator_of(call) != "relax.nn.conv2d_transpose" or not is_channels_last(call):
             return call
         call, weight = self.builder_.normalize(call), value_of(call.args[1])
-        return call if weight is None or not extents(call) else self._forwards(call, weight)
+        if not extents(call):
+            return call
+        return self._over_zeros(call) if weight is None else self._forwards(call, weight)
 
     def _forwards(self, call: ir.Call, weight: NDArray[Any]) -> ir.Expr:
         batch, height, width, _ = extents(call.args[0])
@@ -96,6 +99,36 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
             **CHANNELS_LAST,
         )
         return self._moved(made, batch, rows, columns, groups, filters)
+
+    def _over_zeros(self, call: ir.Call) -> ir.Expr:
+        """Convolves the inputs, with zeros between them, with the flipped weight."""
+        (batch, *sides, channels), (*kernel, _, filters) = extents(call.args[0]), extents(call.args[1])
+        attrs, groups = call.attrs, int(call.attrs.groups)
+        strides, dilation = [int(each) for each in attrs.strides], [int(each) for each in attrs.dilation]
+        apart = relax.op.reshape(call.args[0], (batch, sides[0], 1, sides[1], 1, channels))
+        apart = relax.op.nn.pad(apart, [0, 0, 0, 0, 0, strides[0] - 1, 0, 0, 0, strides[1] - 1, 0, 0])
+        spread = [side * stride for side, stride in zip(sides, strides, strict=True)]
+        data = relax.op.reshape(apart, (batch, *spread, channels))
+        reach = [(taps - 1) * gap for taps, gap in zip(kernel, dilation, strict=True)]
+        before = [far - int(pad) for far, pad in zip(reach, attrs.padding, strict=False)]
+        outputs = zip(extents(call)[1:3], reach, spread, before, strict=True)
+        after = [extent + far - own - first for extent, far, own, first in outputs]
+        # What the padding cuts off is no input of the convolution.
+        starts, ends = (
+            [max(-pad, 0) for pad in before],
+            [own + min(pad, 0) for own, pad in zip(spread, after, strict=True)],
+        )
+        weight = relax.op.flip(relax.op.flip(call.args[1], 0), 1)
+        weight = relax.op.reshape(weight, (*kernel, groups, channels // groups, filters))
+        weight = relax.op.permute_dims(weight, [0, 1, 3, 2, 4])
+        return relax.op.nn.conv2d(
+            relax.op.strided_slice(data, [1, 2], starts, ends),
+            relax.op.reshape(weight, (*kernel, channels // groups, groups * filters)),
+            padding=[max(pad, 0) for pad in (*before, *after)],
+            dilation=dilation,
+            groups=groups,
+            **CHANNELS_LAST,
+        )
 
     def _moved(self, made: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
         """Moves the outputs into place and cuts off the unwanted ones."""
