@@ -20,6 +20,15 @@ def written(x, places, values):
     x[places] = values
     return x
 
+def volume(x):
+    return x.unsqueeze(2) * torch.arange(3.0).view(3, 1, 1)
+
+def places(x):
+    return x[:, :3].permute(0, 2, 3, 1).unsqueeze(1)
+
+def rows(x):
+    return (3 * x[0, 0]).long().abs().clamp(max=7)
+
 class Net(nn.Module):
     def forward(self, x):
         return {expression}
@@ -104,9 +113,49 @@ def again(expression: str) -> Any:
         "(x > 0).index_put((torch.tensor([0]),), x[1] > 0, accumulate=True)",
         "x[:, torch.tensor([-2])]",
         "F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1), padding_mode='border', align_corners=False)",
+        again("F.grid_sample(volume(x), 3 * places(x), align_corners=False)"),
+        again("F.grid_sample(volume(x), 3 * places(x), padding_mode='border', align_corners=True)"),
+        "F.grid_sample(volume(x), 3 * places(x), 'nearest', 'reflection', align_corners=False)",
+        again("F.grid_sample(volume(x), 3 * places(x), padding_mode='reflection', align_corners=True)"),
+        "x[0, 0, 0, 0].sum(0), x[0, 0, 0, 0].amax(-1), x[0, 0, 0, 0].topk(1), x[0, 0, 0, 0].cumsum(0)",
+        "x[0, 0, 0].gather(0, torch.tensor(2)), x[0, 0, 0].scatter(0, torch.tensor(2), x[0, 0, 0, 0])",
+        "x.index_select(1, torch.tensor(2)), x[0, 0, 0, 0].index_select(0, torch.tensor([0]))",
+        "F.normalize(x[0, 0, 0, 0], dim=0), torch.linalg.vector_norm(x[0, 0, 0, 0], 0)",
+        "(9 * x).long().sin(), (x > 0).exp(), 1 / (9 * x).long(), torch.atan2(x > 0, (9 * x).long())",
+        "(x > 0) == (x > 1), (x > 0) > 0.5, (x > 0) * (x > 1), (9 * x).long() * 2.5, (9 * x).long() ** 2.5",
+        "torch.where(x > 0, (9 * x).long(), x), (9 * x).long().isnan(), (x > 0).isinf(), (x > 0).sign()",
+        "(9 * x).long() ** (2 * x).long(), 2 ** (x > 0).long(), (9 * x).long() << 2, (9 * x).long() >> x.long().abs()",
+        "(*(x > 0).sort(1, stable=True), x.any(2), F.pad(x > 0, (1, 2), value=2), torch.trapz(x.long(), dim=1))",
+        "(x > 0).scatter_add(1, (x > 0).long(), x > 1), x.put(torch.tensor([3, -1]), x[0, 0, 0, :2])",
+        "x.signbit(), torch.copysign(x, x.flip(0)), torch.copysign((9 * x).long(), -1.0), x.angle()",
+        "(9 * x).long() @ (4 * x).long().transpose(2, 3), F.linear((9 * x).long(), torch.arange(20).view(2, 10))",
+        "torch.addmm(torch.arange(8), (9 * x[0, 0]).long(), (9 * x[1, 0]).long().T, alpha=2)",
+        "torch.addbmm(x[0, 0, :, :8], x[0], x[1].transpose(1, 2), beta=0.5)",
+        "F.bilinear(x, x.flip(0), torch.arange(400.0).view(4, 10, 10).sin(), torch.arange(4.0))",
+        again("F.conv2d((9 * x).long(), torch.arange(108).view(4, 3, 3, 3), None, (1, 2), 1, (2, 1), 2)"),
+        "F.conv_transpose2d((9 * x).long(), torch.arange(72).view(6, 3, 2, 2), None, (1, 2), 1, (0, 1), 2, (2, 1))",
+        "F.conv_transpose2d(x, torch.arange(72.0).view(6, 3, 2, 2).sin(), None, (1, 2), 1, (1, 1), 2, (2, 1))",
+        "F.conv_transpose2d(x, x[:, :, :3, :3].reshape(6, 2, 3, 3), stride=2, padding=1, output_padding=1)",
+        "F.conv_transpose3d(volume(x), torch.arange(432.0).view(6, 4, 2, 3, 3).cos(), None, 2, 1, (1, 0, 1), 2, 2)",
+        "torch.block_diag(x[0, 0], x[0, 1]), x.diagonal_scatter(x[:, :, 0].transpose(1, 2), 1, 1, 2)",
+        "x.index_reduce(1, torch.tensor([0, 0, 3]), x[:, :3], 'amax')",
+        "x.as_strided_scatter(x[0, 0, :2, :2], (2, 2), (7, 1), 3)",
+        "(*x.cummax(1), *x[0, 0, 0, 0].cummax(0))",
+        again("(9 * x).long().cummin(2)"),
+        "(*x.kthvalue(3, 1), *x[0].mode(0), (9 * x).long().mode(2)[0])",
+        "torch.where(x > 0, torch.nan, x).nanmedian(1)[0], x.nanmedian(), (9 * x).long().nanmedian(2)[0]",
+        "torch.searchsorted(torch.arange(10.0), x), torch.searchsorted(x.sort(-1)[0], x.flip(0), right=True)",
+        "torch.bucketize(x, torch.arange(-1.0, 1.0, 0.2), right=True), torch.bucketize(x.long(), torch.tensor([0.5]))",
+        "F.embedding_bag(rows(x), x[0, 0])",
+        again("F.embedding_bag(rows(x), x[0, 0], mode='max', padding_idx=3)"),
+        "F.embedding_bag(rows(x)[0], x[0, 0], torch.tensor([0, 3, 3, 7]), mode='sum', per_sample_weights=x[0, 0, 1])",
+        "F.interpolate(x, (5, 17), mode='bilinear', antialias=True)",
+        again("F.interpolate(x, (15, 7), mode='bicubic', antialias=True)"),
+        again("torch._scaled_dot_product_flash_attention_for_cpu(x, x, x, is_causal=True)"),
+        "torch.fft.irfft((9 * x).long())",
     ],
 )
-@pytest.mark.examples(3)
+@pytest.mark.examples(8)
 def test_it_computes_the_same(write: Write, expression: str) -> None:
     assert_same_as_torch(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
 

@@ -74,18 +74,21 @@ class _Emitter:
     node: torch.fx.Node
     pairs: dict[torch.fx.Node, Pair]
 
-    def __call__(self, operator: Any, *args: Any) -> torch.fx.Node:
-        node: torch.fx.Node = self.program.graph.call_function(operator, args)
+    def __call__(self, operator: Any, *args: Any, **named: Any) -> torch.fx.Node:
+        node: torch.fx.Node = self.program.graph.call_function(operator, args, named)
         with self.node.meta["val"].fake_mode:
-            value = operator(*torch.fx.node.map_arg(args, lambda operand: operand.meta["val"]))
+            value = operator(*torch.fx.node.map_arg(args, lambda operand: operand.meta["val"]), **named)
         node.meta = {**self.node.meta, "val": value}
         return node
 
     def parts(self, operand: Any) -> Pair:
         """Returns the real and the imaginary part of an operand, which may also be real, or a number."""
-        if isinstance(operand, torch.fx.Node):
-            return self.pairs.get(operand, (operand, 0))
-        return operand.real, operand.imag
+        if not isinstance(operand, torch.fx.Node):
+            return operand.real, operand.imag
+        if operand in self.pairs:
+            return self.pairs[operand]
+        is_float = operand.meta["val"].is_floating_point()
+        return (operand if is_float else self(_aten._to_copy.default, operand, dtype=torch.float32)), 0
 
     def whole(self, part: Any) -> torch.fx.Node:
         """Returns a part of the node in the node's own shape."""

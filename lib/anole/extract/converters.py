@@ -158,6 +158,20 @@ def _scatter_add(node: torch.fx.Node, importer: Any) -> ir.Expr:
     return importer.block_builder.emit(relax.op.scatter_elements(*operands, axis=axis, reduction="add"))
 
 
+def _product(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Multiplies in the operands' type; TVM's importer always returns float32."""
+    left, right = (importer.env[each] for each in node.args)
+    dtype = str(left.ty.dtype)
+    return importer.block_builder.emit(relax.op.matmul(left, right, "float32" if dtype == "float32" else None))
+
+
+def _shift(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+    return lambda node, importer: importer._binary_op(operator, operator)(node)
+
+
+_LEFT = ("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor", "shift_left.default")
+_RIGHT = ("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor", "shift_right_arithmetic.default")
+
 _ORDER: Mapping[str, tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 """Where torch has each of ONNX's gates."""
 
@@ -265,6 +279,9 @@ CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "max_pool3d.default": _max_pool(3),
     "native_group_norm.default": _with_statistics("_native_group_norm"),
     "native_layer_norm.default": _with_statistics("_native_layer_norm"),
+    **dict.fromkeys(_LEFT, _shift(relax.op.left_shift)),
+    **dict.fromkeys(_RIGHT, _shift(relax.op.right_shift)),
+    **dict.fromkeys(("bmm.default", "matmul.default", "mm.default"), _product),
     "scatter_add.default": _scatter_add,
     "scatter_reduce.two": _scatter_reduce,
     "upsample_nearest2d.vec": _nearest,

@@ -10,7 +10,7 @@ from torch._decomp import decomposition_table
 from anole.extract.complex_pairs import rewrite_complex
 from anole.extract.converters import known_operators
 from anole.extract.fold_program import fold_program
-from anole.extract.rewordings import REWORDED
+from anole.extract.rewordings import REWORDED, first_of
 
 _aten = torch.ops.aten
 _WHOLE = (_aten.linear.default, _aten.matmul.default, _aten.max_pool2d.default, _aten.max_pool3d.default)
@@ -29,11 +29,11 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     for operator in (*_WHOLE, *(each for each, nodes in calls.items() if all(map(is_convertible, nodes)))):
         del table[operator]
     for operator, reworded in REWORDED.items():
-        table[operator] = reworded
+        table[operator] = first_of([reworded, table[operator]]) if operator in table else reworded
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     tried: set[Any] = set()
     while more := {each: decomposition_table[each] for each in _unknown(decomposed) - tried}:
-        decomposed = decomposed.run_decompositions(more)
+        decomposed = decomposed.run_decompositions(REWORDED | more)
         tried |= more.keys()
     fold_program(decomposed)
     rewrite_complex(decomposed)

@@ -94,14 +94,28 @@ def _ignoring_nan(extreme: Callable[..., torch.Tensor]) -> Callable[..., torch.T
     return compute
 
 
-def of_booleans(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what computes an operator of booleans; those of other types stay as they are."""
+def _multiply(data: torch.Tensor, other: Any) -> Any:
+    is_boolean = data.dtype == getattr(other, "dtype", None) == torch.bool
+    return torch.logical_and(data, other) if is_boolean else NotImplemented
 
-    def compute(data: torch.Tensor, *others: Any, **named: Any) -> Any:
-        types = {data.dtype, *(each.dtype for each in others if isinstance(each, torch.Tensor))}
-        return operator(data, *others, **named) if types == {torch.bool} else NotImplemented
 
-    return compute
+def _sign_bit(data: torch.Tensor) -> torch.Tensor:
+    """Divides by zeros, of which one may be negative."""
+    is_below = data < 0
+    return is_below | (1 / data == -math.inf) if data.is_floating_point() else is_below
+
+
+def _copy_sign(data: torch.Tensor, other: Any) -> torch.Tensor:
+    other = torch.as_tensor(other)
+    numbers = _as_float(data).to(torch.result_type(_as_float(data), other))
+    return torch.where(torch.signbit(numbers) == torch.signbit(other), numbers, -numbers)
+
+
+def _angle(data: torch.Tensor) -> Any:
+    if data.is_complex():
+        return NotImplemented
+    numbers = _as_float(data)
+    return torch.where(numbers < 0, math.pi, torch.where(numbers.isnan(), numbers, 0.0))
 
 
 def _clamp(data: torch.Tensor, low: float | None = None, high: float | None = None) -> Any:
@@ -126,6 +140,8 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.rsub.Scalar: _subtract_from,
     _aten.div.Tensor: _divide,
     _aten.div.Tensor_mode: _divide,
+    _aten.div.Scalar: _divide,
+    _aten.div.Scalar_mode: _divide,
     _aten._neg_view.default: _negative_view,
     _aten.sinh.default: _sinh,
     _aten.cosh.default: _cosh,
@@ -134,8 +150,11 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.fmin.default: _ignoring_nan(torch.minimum),
     _aten.hypot.default: _hypot,
     _aten.logaddexp.default: _logaddexp,
-    _aten.minimum.default: of_booleans(torch.logical_and),
-    _aten.maximum.default: of_booleans(torch.logical_or),
+    _aten.mul.Tensor: _multiply,
+    _aten.signbit.default: _sign_bit,
+    _aten.copysign.Tensor: _copy_sign,
+    _aten.copysign.Scalar: _copy_sign,
+    _aten.angle.default: _angle,
     _aten.clamp.default: _clamp,
     _aten.clamp.Tensor: _clamp_by,
 }

@@ -48,6 +48,28 @@ def _repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:
     return repeated.reshape(*batch, heads, rows, width)
 
 
+def _attend_on_processor(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    """Returns the logarithms of the sums of the scores, too."""
+    if dropout_p:
+        return NotImplemented
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        scores = scores + _bias(scores.new_ones(scores.shape[-2:]).tril().bool(), scores)
+    if attn_mask is not None:
+        scores = scores + _bias(attn_mask, scores)
+    return _aten._safe_softmax(scores, -1) @ value, torch.logsumexp(scores, -1)
+
+
 ATTENTION: dict[Any, Callable[..., Any]] = {
     _aten.scaled_dot_product_attention.default: _attend,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default: _attend_on_processor,
 }

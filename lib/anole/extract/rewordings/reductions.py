@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from anole.extract.rewordings.arithmetic import of_booleans
-
 _aten = torch.ops.aten
-
-
-def _all_along(data: torch.Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> torch.Tensor:
-    return torch.logical_not(_any_along(torch.logical_not(data), dim, keepdim))
-
-
-def _any_along(data: torch.Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> torch.Tensor:
-    return torch.amax(data.to(torch.int8), list(dim), keepdim) != 0
 
 
 def _any(data: torch.Tensor) -> torch.Tensor:
     return torch.any(data.reshape(-1), 0)
-
-
-def _only_place(data: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    return torch.zeros_like(data, dtype=torch.int64) if data.dim() == 0 else NotImplemented
 
 
 def _extreme_along(
@@ -34,8 +20,6 @@ def _extreme_along(
     """Returns the extreme values along an axis, and their places, without sorting."""
 
     def compute(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        if data.dim() == 0:
-            return data.clone(), torch.zeros_like(data, dtype=torch.int64)
         return extreme(data, dim, keepdim), place(data, dim, keepdim)
 
     return compute
@@ -51,6 +35,69 @@ def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype
         multiplied = data[:half] * data[half : 2 * half]
         data = torch.cat([multiplied, data[2 * half :]]) if count % 2 else multiplied
     return data.movedim(0, dim) if keepdim else data[0]
+
+
+def _whole_product(data: torch.Tensor) -> Any:
+    return torch.prod(data.to(torch.int64)) if data.dtype == torch.bool else NotImplemented
+
+
+def _running_extreme(is_better: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Returns the extreme of all elements up to each, and the last place where it is."""
+
+    def compute(data: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+        data = data.movedim(dim, -1)
+        places = torch.arange(data.shape[-1]).expand(data.shape)
+        step = 1
+        while step < data.shape[-1]:
+            own, before = data[..., step:], data[..., :-step]
+            keeps = is_better(own, before) | own.isnan()
+            data = torch.cat([data[..., :step], torch.where(keeps, own, before)], -1)
+            places = torch.cat([places[..., :step], torch.where(keeps, places[..., step:], places[..., :-step])], -1)
+            step *= 2
+        return data.movedim(-1, dim), places.movedim(-1, dim)
+
+    return compute
+
+
+def _ranked(data: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    value, place = (each.narrow(dim, k - 1, 1) for each in torch.sort(data, dim))
+    return _kept(value, place, dim, keepdim)
+
+
+def _stably_sorted(
+    data: torch.Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.sort(data, dim, descending)  # TVM keeps the order of equals.
+
+
+def _mode(data: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Counts the equals of each element."""
+    values, places = torch.sort(data, dim)
+    values, places = values.movedim(dim, -1), places.movedim(dim, -1)
+    counts = (values.unsqueeze(-1) == values.unsqueeze(-2)).sum(-1)
+    first = counts.argmax(-1, keepdim=True)
+    last = first + counts.amax(-1, keepdim=True) - 1
+    value, place = values.gather(-1, first).movedim(-1, dim), places.gather(-1, last).movedim(-1, dim)
+    return _kept(value, place, dim, keepdim)
+
+
+def _median_of_numbers(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sorts what is no number to the end, and takes the middle of the others."""
+    if not data.is_floating_point():
+        return torch.median(data, dim, keepdim)
+    is_number = torch.logical_not(data.isnan())
+    values, places = torch.sort(torch.where(is_number, data, torch.inf), dim)
+    middle = (is_number.sum(dim, keepdim=True) - 1).clamp(min=0) // 2
+    value = torch.where(is_number.any(dim, keepdim=True), values.gather(dim, middle), torch.nan)
+    return _kept(value, places.gather(dim, middle), dim, keepdim)
+
+
+def _kept(value: torch.Tensor, place: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+def _whole_median_of_numbers(data: torch.Tensor) -> torch.Tensor:
+    return _median_of_numbers(data.reshape(-1), 0)[0]
 
 
 def _variance_and_mean(
@@ -113,18 +160,19 @@ def _distances_within(data: torch.Tensor, p: float = 2) -> Any:
 
 
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
-    _aten.amin.default: of_booleans(_all_along),
-    _aten.amax.default: of_booleans(_any_along),
-    _aten.min.default: of_booleans(_all_along),
-    _aten.max.default: of_booleans(_any_along),
-    _aten.prod.default: of_booleans(lambda data: torch.prod(data.to(torch.int64))),
+    _aten.prod.default: _whole_product,
     _aten.native_group_norm.default: _group_norm,
     _aten.var_mean.correction: _variance_and_mean,
     _aten.min.dim: _extreme_along(torch.amin, torch.argmin),
     _aten.max.dim: _extreme_along(torch.amax, torch.argmax),
-    _aten.argmin.default: _only_place,
-    _aten.argmax.default: _only_place,
     _aten.prod.dim_int: _product_along,
+    _aten.cummax.default: _running_extreme(torch.ge),
+    _aten.cummin.default: _running_extreme(torch.le),
+    _aten.kthvalue.default: _ranked,
+    _aten.mode.default: _mode,
+    _aten.nanmedian.default: _whole_median_of_numbers,
+    _aten.nanmedian.dim: _median_of_numbers,
+    _aten.sort.stable: _stably_sorted,
     _aten.any.default: _any,
     _aten._cdist_forward.default: _distances,
     _aten._pdist_forward.default: _distances_within,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -20,14 +21,22 @@ def _unfold(data: torch.Tensor, dim: int, size: int, step: int) -> Any:
 
 
 def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Any:
+    places = strided_places(data, size, stride, storage_offset)
+    return NotImplemented if places is None else data.reshape(-1).index_select(0, places.reshape(-1)).reshape(size)
+
+
+def strided_places(
+    data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None
+) -> torch.Tensor | None:
+    """Returns the places in flattened data that a view with these strides reads; None if it reads beside the data."""
     offset = 0 if storage_offset is None else storage_offset - data.storage_offset()
     last = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
     if not data.is_contiguous() or offset < 0 or last >= data.numel():
-        return NotImplemented  # It would read what lies beside a view.
+        return None
     places = torch.full([], offset)
     for extent, step in zip(size, stride, strict=True):
         places = places.unsqueeze(-1) + torch.arange(extent) * step
-    return data.reshape(-1).index_select(0, places.reshape(-1)).reshape(size)
+    return places
 
 
 def _col2im(
@@ -150,6 +159,99 @@ def _largest_of(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[to
     return values, places.expand(data.shape).gather(-1, which.unsqueeze(-1)).squeeze(-1)
 
 
+def _sample_volume(
+    data: torch.Tensor, grid: torch.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> torch.Tensor:
+    """Takes the corners around each place, linearly weighted, or the nearest one.
+
+    Args:
+        data: shape (batch, channels, depth, rows, columns).
+        grid: shape (batch, ..., 3): a column, a row and a depth between -1 and 1.
+        interpolation_mode: 0 to weigh corners linearly, 1 for the nearest one.
+        padding_mode: what lies beside the data: 0 for zeros, 1 for the border, 2 for a reflection.
+        align_corners: whether -1 and 1 are the centers of the outer elements, instead of their borders.
+    """
+    batch, channels, *sides = data.shape
+    places = [
+        _place(grid.select(-1, 2 - axis).reshape(batch, 1, -1), side, padding_mode, align_corners)
+        for axis, side in enumerate(sides)
+    ]
+    is_linear = interpolation_mode == 0
+    firsts = [place.floor() if is_linear else place.round() for place in places]
+    flat, total = data.reshape(batch, channels, -1), None
+    for corner in product(*[range(2 if is_linear else 1)] * 3):
+        number, weight = torch.zeros_like(places[0]).long(), torch.ones_like(places[0])
+        for step, first, place, side in zip(corner, firsts, places, sides, strict=True):
+            own = first + step
+            weight = weight * (1 - (place - own).abs()) if is_linear else weight
+            weight = torch.where((own >= 0) & (own < side), weight, 0.0)
+            number = number * side + own.clamp(0, side - 1).long()
+        taken = flat.gather(2, number.expand(-1, channels, -1)) * weight
+        total = taken if total is None else total + taken
+    assert total is not None
+    return total.reshape(batch, channels, *grid.shape[1:-1])
+
+
+def _place(grid: torch.Tensor, side: int, padding_mode: int, align: bool) -> torch.Tensor:
+    """Returns where along a side, in elements, a coordinate between -1 and 1 lies."""
+    place = (grid + 1) / 2 * (side - 1) if align else ((grid + 1) * side - 1) / 2
+    if padding_mode == 2:
+        low, span = (0.0, side - 1.0) if align else (-0.5, float(side))
+        beyond = torch.remainder((place - low).abs(), 2 * span) if span else torch.zeros_like(place)
+        place = low + torch.minimum(beyond, 2 * span - beyond)
+    return place.clamp(0, side - 1) if padding_mode else place
+
+
+def _smoothed(kernel: Callable[[torch.Tensor], torch.Tensor], reach: int) -> Callable[..., Any]:
+    """Returns a resize of images that weighs all inputs that an output covers, as products with matrices."""
+
+    def compute(
+        data: torch.Tensor,
+        size: list[int] | None,
+        align: bool,
+        row_scale: Any = None,
+        column_scale: float | None = None,
+    ) -> torch.Tensor:
+        scales = row_scale if isinstance(row_scale, (list, tuple)) else (row_scale, column_scale)
+        size = size or [int(extent * scale) for extent, scale in zip(data.shape[2:], scales, strict=True)]
+        rows, columns = (
+            _weights(kernel, reach, *side, align) for side in zip(data.shape[2:], size, scales, strict=True)
+        )
+        return rows.to(data.dtype) @ (data @ columns.to(data.dtype).t())
+
+    return compute
+
+
+def _weights(
+    kernel: Callable[[torch.Tensor], torch.Tensor],
+    reach: int,
+    inputs: int,
+    outputs: int,
+    factor: float | None,
+    align: bool,
+) -> torch.Tensor:
+    """Returns by how much each input counts for each output along a side, shape (outputs, inputs)."""
+    step = (inputs - 1) / max(outputs - 1, 1) if align else 1 / factor if factor else inputs / outputs
+    width = max(step, 1.0)
+    centers = (step * (torch.arange(outputs, dtype=torch.float64) + 0.5)).unsqueeze(1)
+    places = torch.arange(inputs)
+    first = (centers - reach * width + 0.5).trunc().clamp(min=0)
+    end = (centers + reach * width + 0.5).trunc().clamp(max=inputs)
+    weights = kernel(((places - centers + 0.5) / width).abs())
+    weights = torch.where((places >= first) & (places < end), weights, 0.0)
+    return weights / weights.sum(1, keepdim=True)
+
+
+def _triangle(distance: torch.Tensor) -> torch.Tensor:
+    return (1 - distance).clamp(min=0)
+
+
+def _cubic(distance: torch.Tensor) -> torch.Tensor:
+    near = (1.5 * distance - 2.5) * distance * distance + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    return torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
+
+
 WINDOWS: dict[Any, Callable[..., Any]] = {
     _aten.col2im.default: _col2im,
     _aten.adaptive_max_pool2d.default: _adaptive_max_pool,
@@ -158,6 +260,12 @@ WINDOWS: dict[Any, Callable[..., Any]] = {
     _aten.max_pool3d_with_indices.default: _max_pool,
     _aten.avg_pool2d.default: _average_pool(2),
     _aten.avg_pool3d.default: _average_pool(3),
+    _aten.grid_sampler_3d.default: _sample_volume,
     _aten.unfold.default: _unfold,
     _aten.as_strided.default: _as_strided,
+    _aten.as_strided_copy.default: _as_strided,
+    _aten._upsample_bilinear2d_aa.default: _smoothed(_triangle, 1),
+    _aten._upsample_bilinear2d_aa.vec: _smoothed(_triangle, 1),
+    _aten._upsample_bicubic2d_aa.default: _smoothed(_cubic, 2),
+    _aten._upsample_bicubic2d_aa.vec: _smoothed(_cubic, 2),
 }

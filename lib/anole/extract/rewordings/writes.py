@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from anole.extract.rewordings.windows import strided_places
+
 _aten = torch.ops.aten
 
 
@@ -99,8 +101,46 @@ def _neutral(dtype: torch.dtype, reduce: str) -> Any:
     return torch.iinfo(dtype).max if reduce == "amin" else torch.iinfo(dtype).min
 
 
+def _put(data: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+    return data.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate).reshape(data.shape)
+
+
+def _index_reduce(
+    data: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, *, include_self: bool = True
+) -> torch.Tensor:
+    places = index.reshape(-1, *[1] * (data.dim() - 1 - dim % data.dim())).expand(source.shape)
+    return data.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+
+
+def _diagonal_scatter(data: torch.Tensor, source: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    moved = data.movedim((dim1, dim2), (0, 1))
+    places = torch.arange(source.shape[-1])
+    rows, columns = places + max(-offset, 0), places + max(offset, 0)
+    return moved.index_put((rows, columns), source.movedim(-1, 0)).movedim((0, 1), (dim1, dim2))
+
+
+def _as_strided_scatter(
+    data: torch.Tensor, source: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None
+) -> Any:
+    places = strided_places(data, size, stride, storage_offset)
+    if places is None:
+        return NotImplemented
+    return data.reshape(-1).index_put((places.reshape(-1),), source.reshape(-1)).reshape(data.shape)
+
+
+def _joined(parts: list[torch.Tensor], dim: int = 0) -> Any:
+    """Joins what has elements; TVM does not compile the others."""
+    kept = [part for part in parts if part.numel()]
+    return NotImplemented if len(kept) in (0, len(parts)) else torch.cat(kept, dim)
+
+
 WRITES: dict[Any, Callable[..., Any]] = {
     _aten.index_put.default: _index_put,
     _aten.scatter_reduce.two: _scatter_reduce,
     _aten.masked_scatter.default: _masked_scatter,
+    _aten.put.default: _put,
+    _aten.index_reduce.default: _index_reduce,
+    _aten.diagonal_scatter.default: _diagonal_scatter,
+    _aten.as_strided_scatter.default: _as_strided_scatter,
+    _aten.cat.default: _joined,
 }

@@ -1,0 +1,72 @@
+"""Lookups in tables and sorted sequences, in other words where TVM's importer lacks an operator or gets it wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_aten = torch.ops.aten
+
+
+def _search(
+    sequence: torch.Tensor,
+    values: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Counts the elements before each value."""
+    sequence = sequence if sorter is None else sequence.gather(-1, sorter)
+    own = torch.as_tensor(values).unsqueeze(-1)
+    sequence = sequence.unsqueeze(-2) if sequence.dim() > 1 else sequence
+    is_before = sequence <= own if right or side == "right" else sequence < own
+    return is_before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
+def _bucket(values: Any, boundaries: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> Any:
+    """Counts the boundaries before values of another type or a single one; TVM searches its own type alone."""
+    if isinstance(values, torch.Tensor) and values.dim() and values.dtype == boundaries.dtype:
+        return NotImplemented
+    return _search(boundaries, values, out_int32=out_int32, right=right)
+
+
+def _embedding_bag(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[torch.Tensor, ...]:
+    """Adds up, averages or takes the largest of the rows of each bag; also returns the bags, their sizes and places."""
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags = (torch.arange(len(indices)).unsqueeze(1) >= starts).sum(1) - 1
+    is_counted = indices != padding_idx
+    sizes = torch.zeros_like(starts).index_add(0, bags, is_counted.to(starts.dtype))
+    rows = weight.index_select(0, indices)
+    empty = weight.new_zeros(len(starts), weight.shape[1])
+    if mode == 2:
+        rows = torch.where(is_counted.unsqueeze(1), rows, -torch.inf)
+        found = torch.where(sizes.unsqueeze(1) > 0, (empty - torch.inf).index_reduce(0, bags, rows, "amax"), empty)
+    else:
+        rows = rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(1)
+        found = empty.index_add(0, bags, torch.where(is_counted.unsqueeze(1), rows, 0.0))
+        found = found / sizes.clamp(min=1).unsqueeze(1) if mode == 1 else found
+    return found, bags, sizes, sizes
+
+
+LOOKUPS: dict[Any, Callable[..., Any]] = {
+    _aten.searchsorted.Tensor: _search,
+    _aten.searchsorted.Scalar: _search,
+    _aten.bucketize.Tensor: _bucket,
+    _aten.bucketize.Scalar: _bucket,
+    _aten._embedding_bag.default: _embedding_bag,
+    _aten._embedding_bag_forward_only.default: _embedding_bag,
+}

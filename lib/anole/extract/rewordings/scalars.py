@@ -1,0 +1,59 @@
+"""Operators along an axis of data without axes, which TVM lacks: data with one axis instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+_aten = torch.ops.aten
+
+
+def _along_one(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns what computes an operator, of which an operand has no axes, along an axis that each of them then has."""
+
+    def compute(data: torch.Tensor, *others: Any, **named: Any) -> Any:
+        given = pytree.tree_leaves((data, others, named))
+        if all(each.dim() for each in given if isinstance(each, torch.Tensor)):
+            return NotImplemented
+        widened = pytree.tree_map_only(torch.Tensor, _with_axis, ((data, *others), named))
+        found = operator(*widened[0], **widened[1])
+        return found if data.dim() else pytree.tree_map_only(torch.Tensor, lambda each: each.reshape([]), found)
+
+    return compute
+
+
+def _with_axis(data: torch.Tensor) -> torch.Tensor:
+    return data if data.dim() else data.reshape(1)
+
+
+def _index_select(data: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
+    if data.dim() and index.dim():
+        return NotImplemented
+    taken = _with_axis(data).index_select(dim, _with_axis(index))
+    return taken if data.dim() else taken.reshape([])
+
+
+def _gather(data: torch.Tensor, dim: int, index: torch.Tensor, **named: Any) -> Any:
+    if data.dim() and index.dim():
+        return NotImplemented
+    return torch.gather(_with_axis(data), dim, _with_axis(index), **named).reshape(index.shape)
+
+
+_ALONG_AXES = (
+    *("_log_softmax.default", "_softmax.default", "amax.default", "amin.default", "any.dim", "any.dims"),
+    *("argmax.default", "argmin.default", "cummax.default", "cummin.default", "cumprod.default", "cumsum.default"),
+    *("flip.default", "index_reduce.default", "kthvalue.default", "linalg_vector_norm.default"),
+    *("max.dim", "mean.dim", "median.dim", "min.dim", "mode.default", "nanmedian.dim", "prod.dim_int", "roll.default"),
+    *("scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two", "sort.default", "sort.stable"),
+    *("sum.dim_IntList", "topk.default", "var.correction", "var_mean.correction"),
+)
+
+SCALARS: dict[Any, Callable[..., Any]] = {
+    **{operator: _along_one(operator) for operator in attrgetter(*_ALONG_AXES)(_aten)},
+    _aten.gather.default: _gather,
+    _aten.index_select.default: _index_select,
+}
