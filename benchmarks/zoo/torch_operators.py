@@ -6,9 +6,12 @@
 A case is a network that calls one operator of torch's table of operators (`op_db`, with which torch tests itself) with
 one of the table's samples: tensors are the network's inputs, all else is fixed. It is traced by `torch.export`,
 imported, and its outputs are compared with torch's. ``operators`` are those of core ATen (or ``prims``) that it is
-decomposed to. `benchmarks.zoo.cases` lists the outcomes. ``outside`` is what is random or complex, has a tensor without
-elements, takes or returns no tensor, has a shape that depends on data, or needs an operator that is not core ATen and
-has no converter, such as a singular value decomposition.
+decomposed to. `benchmarks.zoo.cases` lists the outcomes. ``outside`` is what is random, complex, sparse or not
+initialised, has a tensor without elements, takes or returns no tensor, has a shape that depends on data, looks for the
+largest or smallest of what is no number, or needs an operator that is not core ATen and has no converter, such as a
+singular value decomposition.
+
+Torch does not say which one of equal elements `topk` and others find: these places are right if they hold the values.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ N_SAMPLES = 3
 _N_DRAWN = 40
 _SEED = 0
 _TOLERANCE = 1e-4
+_DIM_PLACES = {"argsort": 0, "kthvalue": 1, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
+"""Operators whose last output is the places of any of equal elements, and where the axis is among their arguments."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Call(torch.nn.Module):
         self._operator = operator
         self._given, self._structure = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
         self._places = [place for place, value in enumerate(self._given) if isinstance(value, torch.Tensor)]
-        self.tensors = {f"input_{place}": self._given[place].detach().contiguous() for place in self._places}
+        self.tensors = {f"input_{place}": _dense(self._given[place].detach()) for place in self._places}
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         """Calls the operator."""
@@ -128,12 +133,12 @@ def run_case(name: str, folder: Path) -> Outcome:
         if outside := _unfit([*call.tensors.values()], expected):
             return Outcome("outside", outside)
         exported = torch.export.export(call, tuple(call.tensors.values()))
-        called = _called(exported.run_decompositions())
+        core = exported.run_decompositions()
     except Exception as error:
         return Outcome("outside", f"torch does not run or export it: {one_line(error)}")
-    operators = " ".join(map(str, called))
+    operators = " ".join(map(str, _called(core)))
     program = decompose(exported)
-    if outside := _untaken(called, _called(program)):
+    if outside := _untaken(core, program) or _unordered(core, [*call.tensors.values()]):
         return Outcome("outside", outside, operators)
     model = ModelSpec("case", "torch:torch:operator", {})
     try:
@@ -141,7 +146,22 @@ def run_case(name: str, folder: Path) -> Outcome:
         found = compute(imported, {name: tensor.numpy() for name, tensor in call.tensors.items()})
     except AnoleError as error:
         return Outcome("refused", one_line(error), operators)
+    has_places = expected[-1].dtype == torch.int64 and len(expected) == (1 if operator == "argsort" else 2)
+    if operator in _DIM_PLACES and has_places and not sample.kwargs.get("stable"):
+        found[-1], expected[-1] = _taken(operator, sample, found[-1]).numpy(), _taken(operator, sample, expected[-1])
     return Outcome(*_compared(found, expected), operators)
+
+
+def _taken(operator: str, sample: Any, places: Any) -> torch.Tensor:
+    """Returns what an operator's data holds at the places that it returns."""
+    data, places = sample.input, torch.as_tensor(places)
+    dim = sample.kwargs.get("dim", (*sample.args[_DIM_PLACES[operator] :], -1)[0])
+    is_plain = data.dim() == 0 or places.dim() == data.dim()
+    return data.gather(dim, places) if is_plain else data.gather(dim, places.unsqueeze(dim)).squeeze(dim)
+
+
+def _dense(data: torch.Tensor) -> torch.Tensor:
+    return data.clone(memory_format=torch.contiguous_format) if data.layout is torch.strided else data
 
 
 def _called(program: torch.export.ExportedProgram) -> list[torch._ops.OpOverload]:
@@ -149,24 +169,41 @@ def _called(program: torch.export.ExportedProgram) -> list[torch._ops.OpOverload
     return [each for each in called if isinstance(each, torch._ops.OpOverload)]
 
 
-def _untaken(called: list[torch._ops.OpOverload], left: list[torch._ops.OpOverload]) -> str | None:
+def _untaken(core: torch.export.ExportedProgram, program: torch.export.ExportedProgram) -> str | None:
     """Returns why an operator is outside, or None.
 
     Args:
-        called: the operators that torch decomposes it to.
-        left: those that Anole decomposes it to.
+        core: what torch decomposes it to.
+        program: what Anole decomposes it to.
     """
-    for each in called:
+    for node in core.graph.nodes:
+        if any(map(_is_symbolic, pytree.tree_leaves(node.meta.get("val")))):
+            return f"{node.target} returns a number or a shape that depends on data"
+    for node in core.graph.output_node().all_input_nodes:
+        if "empty" in str(node.target):
+            return f"returns what {node.target} does not initialise"
+    for each in _called(core):
         if torch.Tag.nondeterministic_seeded in each.tags:
             return f"{each} is random"
-        if torch.Tag.dynamic_output_shape in each.tags:
-            return f"the shape of {each}'s output depends on data"
     from anole.extract.converters import known_operators
 
-    for each in left:
+    for each in _called(program):
         if torch.Tag.core not in each.tags and each.__name__ not in known_operators():
             return f"{each} is not core ATen"
     return None
+
+
+def _unordered(core: torch.export.ExportedProgram, inputs: list[torch.Tensor]) -> str | None:
+    """Returns why a comparison is outside, or None; no target looks for what is no number at the price of its speed."""
+    extremes = {"amax", "amin", "argmax", "argmin", "max", "min"} & {each._schema.name[6:] for each in _called(core)}
+    if extremes and any(value.is_floating_point() and bool(value.isnan().any()) for value in inputs):
+        return f"takes what is no number for {', '.join(sorted(extremes))}"
+    return None
+
+
+def _is_symbolic(value: Any) -> bool:
+    numbers = value.shape if isinstance(value, torch.Tensor) else [value]
+    return any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in numbers)
 
 
 def _unfit(inputs: list[Any], outputs: list[Any]) -> str | None:
@@ -174,6 +211,8 @@ def _unfit(inputs: list[Any], outputs: list[Any]) -> str | None:
     for what, values in (("takes", inputs), ("returns", outputs)):
         if not values or not all(isinstance(value, torch.Tensor) for value in values):
             return f"{what} no tensor, or something else"
+        if any(value.layout is not torch.strided for value in values):
+            return f"{what} a sparse tensor"
         if any(value.is_complex() for value in values):
             return f"{what} complex numbers"
         if not all(value.numel() for value in values):
@@ -186,7 +225,7 @@ def _compared(found: list[Any], expected: list[torch.Tensor]) -> tuple[str, str]
     if len(found) != len(expected):
         return "wrong", f"{len(found)} outputs instead of {len(expected)}"
     for array, tensor in zip(found, expected, strict=True):
-        own = torch.from_numpy(array.copy())
+        own = _tensor_of(array)
         if (own.shape, own.dtype) != (tensor.shape, tensor.dtype):
             return "wrong", f"{own.dtype} {list(own.shape)} instead of {tensor.dtype} {list(tensor.shape)}"
         try:
@@ -194,6 +233,12 @@ def _compared(found: list[Any], expected: list[torch.Tensor]) -> tuple[str, str]
         except AssertionError as error:
             return "wrong", one_line(error)
     return "right", ""
+
+
+def _tensor_of(array: Any) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("int16").copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
 
 
 def _name(dtype: torch.dtype) -> str:
