@@ -160,7 +160,10 @@ def test_a_mistake_in_a_tuner_is_named_where_it_was_made(project: Path, old: str
 
 
 def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -> None:
-    conv2d = ["conv2d", *(f"conv2d.{kind}" for kind in ("depthwise", "gap", "grouped", "idle", "prefetch", "winograd"))]
+    conv2d = [
+        "conv2d",
+        *(f"conv2d.{kind}" for kind in ("depthwise", "gap", "grouped", "idle", "prefetch", "surplus", "winograd")),
+    ]
     others = {"extract", "batch_matmul", "cover", "dense", "dense.prefetch", "sharing"}
     assert set(extract_versions(pipeline.descriptions["cpu"])) == others.union(conv2d)
     assert set(extract_versions(describe_vta())) == {"extract", "conv2d", "dense"}
