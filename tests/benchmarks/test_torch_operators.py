@@ -1,10 +1,28 @@
-"""Torch's own samples of its operators: one that was refused is right, and others are outside for a reason."""
+"""Torch's own samples of its operators: nearly all are right, none is wrong, and others are outside for a reason."""
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
+from benchmarks.common.rows import read_rows
 from benchmarks.zoo.torch_operators import case_names, run_all
+
+RESULTS = Path(__file__).parents[2] / "docs/results"
+
+
+def test_at_least_95_percent_of_the_samples_are_right_and_none_is_wrong() -> None:
+    results = read_rows(RESULTS / "data/torch_operators.csv")
+    counts = Counter(result["outcome"] for result in results)
+    assert not counts.keys() - {"right", "refused", "outside"}
+    assert counts["right"] >= 0.95 * (counts["right"] + counts["refused"])
+    assert all(result["reason"] for result in results if result["outcome"] != "right")
+    lines = (RESULTS / "torch.md").read_text().splitlines()
+    for outcome in ("right", "refused", "outside"):
+        (line,) = (line for line in lines if line.startswith(f"| {outcome}"))
+        assert line.endswith(f" | {counts[outcome]:,} |")
 
 
 @pytest.mark.guard
