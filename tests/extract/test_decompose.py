@@ -125,7 +125,7 @@ def again(expression: str) -> Any:
         "(x > 0) == (x > 1), (x > 0) > 0.5, (x > 0) * (x > 1), (9 * x).long() * 2.5, (9 * x).long() ** 2.5",
         "torch.where(x > 0, (9 * x).long(), x), (9 * x).long().isnan(), (x > 0).isinf(), (x > 0).sign()",
         "(9 * x).long() ** (2 * x).long(), 2 ** (x > 0).long(), (9 * x).long() << 2, (9 * x).long() >> x.long().abs()",
-        "(*(x > 0).sort(1, stable=True), x.any(2), F.pad(x > 0, (1, 2), value=2), torch.trapz(x.long(), dim=1))",
+        "(*(x > 0).sort(dim=1, stable=True), x.any(2), F.pad(x > 0, (1, 2), value=2), torch.trapz(x.long(), dim=1))",
         "(x > 0).scatter_add(1, (x > 0).long(), x > 1), x.put(torch.tensor([3, -1]), x[0, 0, 0, :2])",
         "x.signbit(), torch.copysign(x, x.flip(0)), torch.copysign((9 * x).long(), -1.0), x.angle()",
         "(9 * x).long() @ (4 * x).long().transpose(2, 3), F.linear((9 * x).long(), torch.arange(20).view(2, 10))",
