@@ -135,7 +135,7 @@ class MemoryPlan:
 
     def _count(self, expression: ir.Expr) -> None:
         if isinstance(expression, ir.GenericConst) and isinstance(expression.value, tvm.runtime.Tensor):
-            self.weight_bytes += expression.value.numpy().nbytes
+            self.weight_bytes += size_bytes(expression.ty)
         elif isinstance(expression, ir.Call) and isinstance(expression.op, ir.Op):
             if expression.op.name == "relax.memory.alloc_storage":
                 self.activation_bytes += prod(map(int, expression.args[0].values))

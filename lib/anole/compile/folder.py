@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
 import tvm
 
 from anole.documents.build import Build, TensorInfo, write_build
@@ -118,7 +119,8 @@ def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) ->
     """
     assert not is_system_lib
     data, source, made = (Path(folder, f"{prefix}imports.{kind}") for kind in ("bin", "s", "o"))
-    tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy().tofile(data)
+    # TVM's own `numpy` would copy all weights once more.
+    np.from_dlpack(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module)).tofile(data)
     name = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
     # Without the last line, the linker would make the stack of the whole process executable.
     source.write_text(
