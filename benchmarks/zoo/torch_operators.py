@@ -23,6 +23,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.utils import _pytree as pytree
@@ -86,7 +87,9 @@ def main() -> None:
 @cache
 def table() -> dict[str, Any]:
     """Returns torch's table of operators, by name."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    # Torch's tests would forbid this process to set flags of its backends.
+    with patch.object(torch.backends, "disable_global_flags"):
+        from torch.testing._internal.common_methods_invocations import op_db
 
     return {".".join(filter(None, (each.name, each.variant_test_name))): each for each in op_db}
 
