@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import example, given
+from tvm import s_tir, tirx
 
 from anole.space import ALGORITHM
 from anole.targets.base import WINOGRAD
+from anole.targets.shared.kernel import define
+from anole.targets.shared.nodes import collect
 from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense
 
@@ -159,3 +162,16 @@ def test_the_reduction_is_inside_the_condition() -> None:
 def test_only_whole_vectors_are_read_in_place(workload: BatchMatmul, in_place: bool) -> None:
     (pack_at,) = (knob for knob in Case(workload).space.knobs if knob.name == "pack_at")
     assert ("inline" in pack_at.values) == in_place
+
+
+@pytest.mark.parametrize(
+    "workload", [Conv2d(1, 8, 8, 16, 20, (1, 1)), depthwise(8, 20), Dense(8, 16, 20), BatchMatmul(2, 8, 16, 20)]
+)
+def test_no_vector_has_a_condition_on_its_lanes(workload: Conv2d | Dense | BatchMatmul) -> None:
+    case = Case(workload, AVX512)
+    func = case.template.schedule(define(case.template, workload, case.default), workload, case.default)
+    vectors = [loop for loop in collect(func.body, tirx.For) if loop.kind == tirx.ForKind.VECTORIZED]
+    conditions = [(loop, block.predicate) for loop in vectors for block in collect(loop, s_tir.SBlockRealize)]
+    assert conditions
+    for loop, condition in conditions:
+        assert not any(each.same_as(loop.loop_var) for each in collect(condition, tirx.Var))
