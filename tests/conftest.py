@@ -214,7 +214,7 @@ def accelerate() -> Callable[..., Build]:
     ) -> Build:
         model = ModelSpec(name, source, {"x": shape}, calibration)
         target = VtaTarget(describe_vta(**settings))
-        manifest, tasks = extract_tasks(model, "npu", target.description, target.template_version, target.takes)
+        manifest, tasks = extract_tasks(model, "npu", target)
         for task in tasks:
             write_task(layout.task_path(task.key), task)
         write_manifest(layout.manifest_path(name, "npu"), manifest)

@@ -37,7 +37,7 @@ def compile_untuned(model: ModelSpec, folder: Path, description: Mapping[str, An
 
     target = get_target(description or describe_cpu(threads=1))
     kind = target.description["kind"]
-    manifest, _ = extract_tasks(model, kind, target.description, target.template_version, target.takes)
+    manifest, _ = extract_tasks(model, kind, target)
     compile_build(model, manifest, BuildSettings(folder.name, "autotvm", 0, False, 0), {}, folder)
 
 

@@ -90,7 +90,7 @@ def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
 
     model = zoo()[name].model(name)
     target = get_target(describe_cpu())
-    manifest, _ = extract_tasks(model, "cpu", target.description, target.template_version, target.takes)
+    manifest, _ = extract_tasks(model, "cpu", target)
     return model, target, manifest
 
 

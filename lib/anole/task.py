@@ -83,6 +83,8 @@ class Conv2d:
         if self.groups != 1:
             parts.append(f"g{self.groups}")
         parts.append(f"{self.height}x{self.width}")
+        if self.dtype != "float32":
+            parts.append(self.dtype)
         if self.exact:
             parts.append("exact")
         return " ".join(parts) + (f" n{self.batch}" if self.batch != 1 else "")
@@ -110,6 +112,8 @@ class Dense:
     def label(self) -> str:
         """A short name for people, such as ``dense 512->1000``."""
         parts = [f"dense {self.in_features}->{self.out_features}"]
+        if self.dtype != "float32":
+            parts.append(self.dtype)
         if self.exact:
             parts.append("exact")
         return " ".join(parts) + (f" n{self.batch}" if self.batch != 1 else "")

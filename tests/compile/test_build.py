@@ -27,7 +27,7 @@ SETTINGS = BuildSettings("net-cpu", "autotvm", 64, False, 7)
 def compiled(name: str, shape: tuple[int, ...], folder: Path) -> Build:
     model = ModelSpec(name, f"torch:tiny:{name}", {"x": shape})
     target = get_target(describe_cpu())
-    manifest, tasks = extract_tasks(model, "cpu", target.description, target.template_version)
+    manifest, tasks = extract_tasks(model, "cpu", target)
     config = target.default_config(tasks[0].workload)
     tuned = Receipt(tasks[0].key, "c" * 64, 64, config, 1e-4)
     return compile_build(model, manifest, SETTINGS, {tasks[0].key: tuned}, folder)

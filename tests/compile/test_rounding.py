@@ -53,7 +53,7 @@ class Net:
 def net(project: Path) -> Net:
     target = get_target(describe_cpu(threads=1))
     model = ModelSpec("net", "torch:tiny:twins", {"x": (1, 8, 24, 24)})
-    manifest, (task, *_) = extract_tasks(model, "cpu", target.description, target.template_version)
+    manifest, (task, *_) = extract_tasks(model, "cpu", target)
     space = target.space(task.workload)
     restricted = {size: space.restricted({ALGORITHM: [WINOGRAD], "tile_size": [size]}) for size in (2, 4, 6)}
     return Net(model, manifest, task, {size: part.best_drawn for size, part in restricted.items()})

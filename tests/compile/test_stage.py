@@ -42,7 +42,7 @@ class Locked:
 def net(project: Path) -> Locked:
     target = get_target(describe_cpu(threads=1))
     model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
-    manifest, found = extract_tasks(model, "cpu", target.description, target.template_version)
+    manifest, found = extract_tasks(model, "cpu", target)
     write_manifest(layout.manifest_path("net", "cpu"), manifest)
     tasks = list(found)
     space = target.space(tasks[0].workload)

@@ -82,7 +82,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
-        manifest, tasks = extract_tasks(model, "cpu", target.description, target.template_version)
+        manifest, tasks = extract_tasks(model, "cpu", target)
         order = Order("net", "cpu", manifest.origin, "random", 4, shared=False, seed=0)
         made = Project(folder, order, manifest, list(tasks))
         stem, twice, head = made.tasks

@@ -101,8 +101,9 @@ def match_network(
         BuildError: the network differs from its manifest, or a locked config is no part of its space.
     """
     imported = imported if imported is not None else load_model(model)
-    from anole.extract.graph import find_layers
+    from anole.extract.graph import find_layers, narrowed_for
 
+    imported = narrowed_for(imported, target)
     layers = find_layers(imported)
     workloads = [layer.workload for layer in layers]
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]

@@ -25,6 +25,7 @@ from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
 from anole.targets.shared.nodes import blocks_of
+from anole.targets.shared.words import sum_dtype
 from anole.task import Workload, workload_from_json, workload_to_json
 
 _WORKLOAD = "anole.workload"
@@ -136,9 +137,9 @@ class _Legalizer:
         if workload.constant_weight:
             weight = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
         func = bb.add_func(_definition(choice, workload, data.ty, weight.ty), workload.operator)
-        result = relax.call_tir(func, [data, weight], relax.TensorType(call.ty.shape, workload.dtype))
-        dtype = str(call.ty.dtype)
-        return result if dtype == workload.dtype else bb.call_te(topi.cast, bb.emit(result), dtype)
+        summed, dtype = sum_dtype(workload.dtype), str(call.ty.dtype)
+        result = relax.call_tir(func, [data, weight], relax.TensorType(call.ty.shape, summed))
+        return result if dtype == summed else bb.call_te(topi.cast, bb.emit(result), dtype)
 
 
 def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:

@@ -21,10 +21,12 @@ from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.join_branches import join_branches
 from anole.extract.passes.merge_affine import merge_affine
 from anole.extract.passes.mutators import bindings, operator_of
+from anole.extract.passes.narrow import narrow
 from anole.extract.passes.normalize_products import is_transposed_product, normalize_products
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
 from anole.host.guard import step
+from anole.targets.base import Target
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
@@ -75,6 +77,12 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
     inputs = tuple(_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))
     return replace(imported, module=module, inputs=inputs, outputs=outputs)
+
+
+def narrowed_for(imported: Imported, target: Target) -> Imported:
+    """Returns a model in normal form in the types in which a target computes it."""
+    module = narrow(imported.module, workload_of, target.narrowed)
+    return imported if module is imported.module else replace(imported, module=module)
 
 
 def _refuse_giants(model: ModelSpec, module: tvm.IRModule) -> None:
@@ -140,6 +148,7 @@ def _conv2d(call: ir.Call) -> Conv2d | None:
         padding=(top, left, bottom, right),
         dilation=(int(attrs.dilation[0]), int(attrs.dilation[1])),
         groups=int(attrs.groups),
+        dtype=_dtype_of(call),
         exact=_is_exact(call),
     )
 
@@ -148,13 +157,14 @@ def _dense(call: ir.Call) -> Dense | None:
     data, weight = (_shape(arg.ty) for arg in call.args)
     if data is None or weight is None or len(weight) != 2 or not data or not _has_constant_weight(call):
         return None
-    return Dense(batch=prod(data[:-1]), in_features=weight[0], out_features=weight[1], exact=_is_exact(call))
+    rows = prod(data[:-1])
+    return Dense(rows, in_features=weight[0], out_features=weight[1], dtype=_dtype_of(call), exact=_is_exact(call))
 
 
 def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
     """Returns a batched product's workload; if the batch shares the right operand, it is one product of all rows."""
     left, right = (_shape(operand.ty) for operand in operands_of(call))
-    if left is None or right is None or min(len(left), len(right)) < 2 or not _is_float32(call):
+    if left is None or right is None or min(len(left), len(right)) < 2 or _dtype_of(call) != "float32":
         return None
     columns = right[-2] if transpose_right else right[-1]
     if prod(right[:-2]) == 1:
@@ -165,14 +175,15 @@ def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
 
 
 def _has_constant_weight(call: ir.Call) -> bool:
-    """Whether a call's weight is a constant, so that it can be packed, and its operands are float32."""
-    return isinstance(call.args[1], ir.GenericConst) and _is_float32(call)
+    """Whether a call's weight is a constant, so that it can be packed, and its operands have a type of a workload."""
+    return isinstance(call.args[1], ir.GenericConst) and bool(_dtype_of(call))
 
 
-def _is_float32(call: ir.Call) -> bool:
-    """Whether a call's operands are float32, and its result is computed in float32."""
-    operands = {str(operand.ty.dtype) for operand in operands_of(call)}
-    return operands == {"float32"} and (str(call.ty.dtype) == "float32" or _is_exact(call))
+def _dtype_of(call: ir.Call) -> str:
+    """Returns the type of a call's operands, whose products are added up in float32; empty for all others."""
+    dtypes = {str(operand.ty.dtype) for operand in operands_of(call)}
+    is_float = dtypes in ({"float32"}, {"bfloat16"}) and (str(call.ty.dtype) == "float32" or _is_exact(call))
+    return dtypes.pop() if is_float else ""
 
 
 def _is_exact(call: ir.Call) -> bool:

@@ -30,7 +30,7 @@ def extract_model(
         ExtractError: the model cannot be loaded or turned into tasks.
     """
     hardware, versions = get_target(description), extract_versions(description)
-    manifest, tasks = extract_tasks(model, target, description, hardware.template_version, hardware.takes, versions)
+    manifest, tasks = extract_tasks(model, target, hardware, versions)
     if not tasks:
         logger.warning("model %s: has no layer that target %s can run", model.name, target)
     for task in tasks:

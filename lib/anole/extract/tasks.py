@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from anole.declared.entries import ModelSpec
 from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.extract.load import load_model
+from anole.targets.base import Target
 from anole.task import Task, Workload
 
 
 def extract_tasks(
     model: ModelSpec,
     target_name: str,
-    description: Mapping[str, Any],
-    template_version: Callable[[Workload], int],
-    takes: Callable[[Workload, int], bool] = lambda workload, position: True,
+    target: Target,
     versions: Mapping[str, int] | None = None,
 ) -> tuple[Manifest, list[Task]]:
     """Extracts the distinct tasks of a model on a target.
@@ -24,9 +22,7 @@ def extract_tasks(
     Args:
         model: the model's entry.
         target_name: the target's name in models.yaml.
-        description: the target's whole description.
-        template_version: returns the version of the template that handles a workload on this target.
-        takes: returns whether an anchor operator, given its position among all, becomes a task of this target.
+        target: the target, which says what it takes, and in which types.
         versions: those of the extraction and of the target's templates.
 
     Returns:
@@ -35,14 +31,14 @@ def extract_tasks(
     Raises:
         ExtractError: the model cannot be loaded or imported.
     """
-    from anole.extract.graph import find_layers
+    from anole.extract.graph import find_layers, narrowed_for
 
     layers: dict[Workload, list[str]] = {}
-    imported = load_model(model, "any")
+    imported = narrowed_for(load_model(model, "any"), target)
     for position, layer in enumerate(find_layers(imported)):
-        if takes(layer.workload, position):
+        if target.takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)
-    tasks = [Task(workload, description, template_version(workload)) for workload in layers]
+    tasks = [Task(workload, target.description, target.template_version(workload)) for workload in layers]
     listed = tuple(
         ListedTask(task.key, task.label, task.workload.flop, len(layers[task.workload]), tuple(layers[task.workload]))
         for task in tasks
@@ -52,7 +48,7 @@ def extract_tasks(
         target=target_name,
         source=model.source,
         inputs={name: list(shape) for name, shape in model.inputs.items()},
-        origin=Origin(model.to_json(), dict(description), dict(versions or {})),
+        origin=Origin(model.to_json(), dict(target.description), dict(versions or {})),
         tasks=listed,
         flop=sum(task.weight * task.flop for task in listed),
         prepared=imported.prepared,

@@ -141,6 +141,9 @@ class Target(Protocol):
     def takes(self, workload: Workload, position: int) -> bool:
         """Returns whether the anchor operator at a position in the network, from 0, runs here and not on the host."""
 
+    def narrowed(self, workload: Workload) -> Workload:
+        """Returns a workload of float32 in the type in which the target computes it."""
+
     def space(self, workload: Workload) -> Space:
         """Returns the space of a workload; needs no compiler."""
 

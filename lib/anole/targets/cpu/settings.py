@@ -10,6 +10,7 @@ from anole.host.machine import available_cores, available_threads
 from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
+from anole.targets.cpu.device.precision import DTYPES, FLOAT32, lacks
 from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
 from anole.words import counted
@@ -17,7 +18,7 @@ from anole.words import counted
 if TYPE_CHECKING:
     from anole.targets.cpu.target import CpuTarget
 
-_KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact", "space")
+_KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact", "space", "precision")
 
 _RELATIVE_ERRORS = (1e-5, 1e-2)
 """The allowed range of `max_relative_error`; not every direct sum in float32 is below 1e-6."""
@@ -34,6 +35,8 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
         entry["threads"].whole(least=1)
     if "exact" in entry:
         entry["exact"].flag()
+    if "precision" in entry:
+        entry["precision"].choice(DTYPES, "a precision")
     read_space(entry)
     settings = plain_values(node, _KEYS)
     if "max_relative_error" in entry:
@@ -64,6 +67,7 @@ def describe_cpu(
     max_relative_error: float = MAX_RELATIVE_ERROR,
     exact: bool = False,
     space: str = CONSTRAINED,
+    precision: str = FLOAT32,
 ) -> dict[str, Any]:
     """Returns the description of a processor as a target; it enters the keys of tasks.
 
@@ -74,9 +78,10 @@ def describe_cpu(
         max_relative_error: largest relative L2 error of a kernel's result; described only if it is not the default.
         exact: whether only algorithms are allowed that compute the operator exactly as defined; likewise.
         space: ``constrained``, or ``open`` for spaces without constraints; likewise.
+        precision: of what convolutions and dense layers multiply, ``float32`` or ``bf16``; likewise.
 
     Raises:
-        TargetError: this machine lacks the processor's features or the threads.
+        TargetError: this machine lacks the processor's features or the threads, or the processor lacks the precision.
     """
     if model is None or mcpu is None or threads is None:
         described = _this_processor(mcpu, threads)
@@ -86,6 +91,10 @@ def describe_cpu(
         described["max_relative_error"] = max_relative_error
     if exact:
         described["exact"] = True
+    if precision != FLOAT32:
+        if lacking := lacks(precision, described["features"]):
+            raise TargetError(f"precision {precision} needs {', '.join(lacking)}, which {described['model']} lacks")
+        described["precision"] = precision
     return {"kind": "cpu", **described, **described_space(space)}
 
 

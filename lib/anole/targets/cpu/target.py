@@ -11,8 +11,10 @@ from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
+from anole.targets.cpu.device.precision import DTYPES, FLOAT32
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
+from anole.targets.cpu.templates.narrow import in_words
 from anole.targets.cpu.templates.register_tiles import is_small
 from anole.targets.kind import is_open
 from anole.task import Workload
@@ -43,6 +45,7 @@ class CpuTarget:
         self.max_relative_error = float(description.get("max_relative_error", MAX_RELATIVE_ERROR))
         self.exact = bool(description.get("exact", False))
         self.open = is_open(description)
+        self.dtype = DTYPES[str(description.get("precision", FLOAT32))]
         if self.open:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
 
@@ -73,6 +76,12 @@ class CpuTarget:
         """Returns True: the processor runs everything."""
         return True
 
+    def narrowed(self, workload: Workload) -> Workload:
+        """Returns a workload of float32 in the type of the target's precision where that should be faster."""
+        if self.dtype == "float32":
+            return workload
+        return programs.narrowed(self.unit, self._threads_fed(workload), workload, self.dtype)
+
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
         return self._programs(workload).space(self.unit, self._threads_fed(workload), workload)
@@ -90,7 +99,7 @@ class CpuTarget:
 
     def _threads_fed(self, workload: Workload) -> int:
         """Returns how many threads must have a share of a layer: all, or only the caller if the layer is small."""
-        return 1 if is_small(workload) else self.threads
+        return 1 if is_small(in_words(workload)) else self.threads
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, parallelised and vectorised where that pays."""

@@ -83,6 +83,10 @@ class CudaTarget:
         """Returns True: the GPU runs everything."""
         return True
 
+    def narrowed(self, workload: Workload) -> Workload:
+        """Returns the workload itself."""
+        return workload
+
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""
         make = algorithms.open_space if self.open else algorithms.space_of

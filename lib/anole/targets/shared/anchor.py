@@ -9,6 +9,7 @@ from tvm import s_tir, te, tirx
 
 from anole.targets.base import ANCHOR
 from anole.targets.shared.nodes import blocks_of
+from anole.targets.shared.words import product
 from anole.task import Conv2d
 
 SBlockRV = Any
@@ -56,7 +57,7 @@ def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
     def point(n: Any, y: Any, x: Any, c: Any) -> Any:
         within = [y >= top, y < w.height + top, x >= left, x < w.width + left]
         inside = tirx.all(*within, c < w.in_channels) if channels > w.in_channels else tirx.all(*within)
-        return tirx.if_then_else(inside, data[n, y - top, x - left, c], tirx.const(0, w.dtype))
+        return tirx.if_then_else(inside, data[n, y - top, x - left, c], tirx.const(0, data.dtype))
 
     return te.compute((w.batch, w.padded_height, w.padded_width, channels), point, name="pad")
 
@@ -95,8 +96,8 @@ def convolve(
             column = tirx.min(column, w.padded_width - 1)
         if rows > w.out_height:
             row = tirx.min(row, w.padded_height - 1)
-        value = padded[n, row, column, channel(f)] * packed[(f // panel, ry, rx, *summed, f % panel)]
-        return te.sum(value, axis=[*summed, ry, rx])
+        weight = packed[(f // panel, ry, rx, *summed, f % panel)]
+        return te.sum(product(w.dtype, padded[n, row, column, channel(f)], weight), axis=[*summed, ry, rx])
 
     return te.compute((w.batch, rows, columns, filters), point, name=name, attrs={ANCHOR: w.operator})
 

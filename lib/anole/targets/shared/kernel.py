@@ -14,6 +14,7 @@ from anole.errors import MachineError
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.shared.reference import data_shape
+from anole.targets.shared.words import packed_dtype
 from anole.task import Workload
 
 
@@ -25,13 +26,13 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
     attention is a separate function; its parameters are both operands and the output.
     """
     data = te.placeholder(data_shape(workload), workload.dtype, name="data")
-    packed = te.placeholder(template.packed_shape(workload, config), workload.dtype, name="packed")
+    packed = te.placeholder(template.packed_shape(workload, config), packed_dtype(workload.dtype), name="packed")
     anchor = template.compute(workload, config, data, packed)
     if not workload.constant_weight:
         return te.create_prim_func([data, packed, anchor])
-    bias = te.placeholder((anchor.shape[-1],), workload.dtype, name="bias")
+    bias = te.placeholder((anchor.shape[-1],), anchor.dtype, name="bias")
     biased = te.compute(anchor.shape, lambda *at: anchor[at] + bias[at[-1]], name="add")
-    zero = tirx.const(0, workload.dtype)
+    zero = tirx.const(0, anchor.dtype)
     out = te.compute(anchor.shape, lambda *at: tirx.max(biased[at], zero), name="relu")
     return te.create_prim_func([data, packed, bias, out])
 

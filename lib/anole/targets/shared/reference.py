@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,8 +36,10 @@ class Example:
     def draw(cls, workload: Workload) -> Self:
         """Returns random inputs, standard normal and always the same, with their result."""
         rng = np.random.default_rng(0)
-        data = rng.standard_normal(data_shape(workload), dtype=np.float32)
-        weight = rng.standard_normal(weight_shape(workload), dtype=np.float32)
+        dtype = np.dtype(getattr(ml_dtypes, workload.dtype, workload.dtype))
+        data, weight = (
+            rng.standard_normal(shape(workload), dtype=np.float32).astype(dtype) for shape in (data_shape, weight_shape)
+        )
         product = anchor(workload, data.astype(np.float64), weight.astype(np.float64))
         if not workload.constant_weight:
             return cls(data, weight, None, product)

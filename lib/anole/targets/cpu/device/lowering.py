@@ -23,6 +23,7 @@ import tvm
 from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
+from anole.targets.cpu.device.words import has_words, lower_dots, read_words
 from anole.targets.shared.nodes import collect, with_each
 
 PARTITION = "pragma_loop_partition_hint"
@@ -49,9 +50,10 @@ def pipeline() -> str:
 def passes() -> tuple[Any, Any, Any]:
     """Returns the passes that lower a module, and those that finish its host and its device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
-    keep_whole = tvm.transform.module_pass(_keep_vectors_whole, opt_level=0)
-    after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in (_keep_on_stack, _share_evenly)]
-    return tvm.transform.Sequential([keep_whole, lower, *after]), finalize_host, finalize_device
+    before = [tvm.transform.module_pass(change, opt_level=0) for change in (_keep_vectors_whole, _read_words)]
+    changes = (_keep_on_stack, _share_evenly, lower_dots)
+    after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in changes]
+    return tvm.transform.Sequential([*before, lower, *after]), finalize_host, finalize_device
 
 
 def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
@@ -65,6 +67,15 @@ def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContex
         for variable, func in _FLAT_AND_PARTITIONED(tvm.IRModule(asking)).functions_items():
             if not _runs_around_itself(func):
                 module.update_func(variable, func)
+    return module
+
+
+def _read_words(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Flattens the functions that read words of narrow numbers, and reads these where they lie."""
+    for variable, func in module.functions_items():
+        if has_words(func):
+            (flat,) = (each for _, each in _FLAT(tvm.IRModule({variable: func})).functions_items())
+            module.update_func(variable, read_words(flat))
     return module
 
 
@@ -97,7 +108,7 @@ def _quotient_of_remainder(remainder: tirx.FloorMod) -> tirx.Expr:
     return tirx.floordiv(tirx.floormod(whole, quotient.b * remainder.b), quotient.b)
 
 
-_FLAT_AND_PARTITIONED = tvm.transform.Sequential(
+_FLAT = tvm.transform.Sequential(
     [
         s_tir.transform.LowerInitBlock(),
         s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
@@ -106,9 +117,9 @@ _FLAT_AND_PARTITIONED = tvm.transform.Sequential(
         s_tir.transform.LowerOpaqueBlock(),
         tirx.transform.FlattenBuffer(),
         tirx.transform.prim_func_pass(_take_remainders_first, opt_level=0),
-        s_tir.transform.LoopPartition(),
     ]
 )
+_FLAT_AND_PARTITIONED = tvm.transform.Sequential([_FLAT, s_tir.transform.LoopPartition()])
 
 
 def _keep_on_stack(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:

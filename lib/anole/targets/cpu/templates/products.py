@@ -15,6 +15,7 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.shared import anchor
 from anole.targets.shared.templates import UnpackedTemplate, in_panels
+from anole.targets.shared.words import product
 from anole.task import BatchMatmul, Dense
 
 _PANELS = "panels"
@@ -67,7 +68,7 @@ class DenseTemplate(_ProductTemplate):
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns (rows, out) of (rows, in) data and packed weights."""
-        return _multiply(workload.operator, config, data, packed, (workload.batch, workload.out_features))
+        return _multiply(workload, config, data, packed, (workload.batch, workload.out_features))
 
 
 class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
@@ -76,10 +77,12 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the product of both operands, (batch, rows, columns)."""
         w, panels = workload, _in_panels(workload, config["tile_x"][2], prod(config["tile_x"]), packed)
-        return _multiply(w.operator, config, data, panels, (w.batch, w.rows, w.columns))
+        return _multiply(w, config, data, panels, (w.batch, w.rows, w.columns))
 
 
-def _multiply(operator: str, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[int, ...]) -> te.Tensor:
+def _multiply(
+    w: Dense | BatchMatmul, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[int, ...]
+) -> te.Tensor:
     """Returns the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
     *batch, own_rows, _ = shape
     panel, rows, columns = config["tile_x"][2], prod(config["tile_y"]), prod(config["tile_x"])
@@ -87,11 +90,11 @@ def _multiply(operator: str, config: Config, data: te.Tensor, panels: te.Tensor,
 
     def point(y: Any, x: Any, *b: Any) -> Any:
         row = y if rows == own_rows else tirx.min(y, own_rows - 1)
-        return te.sum(data[(*b, row, k)] * panels[(*b, x // panel, k, x % panel)], axis=k)
+        return te.sum(product(w.dtype, data[(*b, row, k)], panels[(*b, x // panel, k, x % panel)]), axis=k)
 
     at = (lambda b, y, x: point(y, x, b)) if batch else (lambda y, x: point(y, x))
-    product = te.compute((*batch, rows, columns), at, name=operator, attrs={ANCHOR: operator})
-    return anchor.crop(product, *shape)
+    result = te.compute((*batch, rows, columns), at, name=w.operator, attrs={ANCHOR: w.operator})
+    return anchor.crop(result, *shape)
 
 
 def _in_panels(w: BatchMatmul, panel: int, columns: int, right: te.Tensor) -> te.Tensor:

@@ -15,6 +15,7 @@ from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_s
 from anole.targets.cpu.templates.depthwise_space import computed_channels, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped_space import grouped_space, is_bundled
 from anole.targets.cpu.templates.idle_steps import skips
+from anole.targets.cpu.templates.narrow import can_be_narrow, in_words, is_narrow
 from anole.targets.cpu.templates.open_spaces import (
     batch_matmul_open,
     conv2d_open,
@@ -41,6 +42,7 @@ VERSIONS = {
     "dense": 2,
     "dense.prefetch": 1,
     "sharing": 1,
+    "words": 1,
 }
 """The versions of what programs consist of; whoever changes what a config means raises them."""
 
@@ -58,19 +60,26 @@ class Programs:
         space: the space of their configs.
         template: the class of the template, or a function of the vector unit that makes it, as ``module:object``.
         default: maps the arguments of `space` to a valid config that is fast enough without tuning.
+        has_words: whether the template is one of words, for a workload of narrow numbers.
     """
 
     space: SpaceOf
     template: str
     default: Callable[[VectorUnit, int, Any], Config]
+    has_words: bool = False
 
     def template_for(self, unit: VectorUnit) -> Template:
         """Returns the template."""
-        return cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
+        template = cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
+        if not self.has_words:
+            return template
+        return cast("Template", named_object("anole.targets.cpu.templates.words:WordTemplate")(template))
 
 
 def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
     """Returns what the programs that compute a workload consist of, by the names of versions."""
+    if is_narrow(w):
+        return [*parts_of(unit, in_words(w), True, is_open), "words"]
     parts = {w.operator: True, "sharing": is_small(w), f"{w.operator}.open": is_open}
     if isinstance(w, Conv2d):
         depthwise, bundled = is_depthwise(w), is_bundled(unit, w)
@@ -94,6 +103,8 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
 
 def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:
     """Returns the programs that compute a workload, with an open space where that is asked for."""
+    if is_narrow(w):
+        return _of_words(programs_of(unit, in_words(w), True, is_open))
     if isinstance(w, Dense):
         kind = "dense"
     elif isinstance(w, BatchMatmul):
@@ -107,9 +118,19 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
     return (_OPEN if is_open else _CONSTRAINED)[kind]
 
 
+def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
+    """Returns a workload of float32 in a narrower type where there is a template for that and it should be faster."""
+    if not can_be_narrow(w, dtype) or (isinstance(w, Conv2d) and is_bundled(unit, w)):
+        return w
+    result = replace(w, dtype=dtype)
+    if isinstance(w, Conv2d) and can_winograd(w) and winograd_pays(unit, threads, w, in_words(result)):
+        return w
+    return result
+
+
 def has_choice(w: Conv2d, exact: bool) -> bool:
     """Returns whether Winograd is an option; it is not if a convolution must be computed exactly as defined."""
-    return can_winograd(w) and not exact and not w.exact
+    return can_winograd(w) and not exact and not w.exact and w.dtype == "float32"
 
 
 @cache
@@ -128,6 +149,16 @@ def _chosen_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
 def _of(space: SpaceOf, template: str) -> Programs:
     """Returns programs whose default is the config of most merit."""
     return Programs(space, template, lambda unit, threads, w: space(unit, threads, w).best_drawn)
+
+
+def _of_words(programs: Programs) -> Programs:
+    """Returns the programs of a workload of narrow numbers, given those of its words."""
+    return Programs(
+        lambda unit, threads, w: programs.space(unit, threads, in_words(w)),
+        programs.template,
+        lambda unit, threads, w: programs.default(unit, threads, in_words(w)),
+        has_words=True,
+    )
 
 
 _CONSTRAINED = {

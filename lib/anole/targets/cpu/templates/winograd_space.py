@@ -55,16 +55,20 @@ def can_winograd(w: Conv2d) -> bool:
     return w.kernel[0] == w.kernel[1] in _SIZES and w.strides == (1, 1) and w.groups == 1
 
 
-def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d) -> bool:
-    """Returns whether Winograd should be faster than direct convolution, judged by operations and memory traffic."""
+def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | None = None) -> bool:
+    """Returns whether Winograd should be faster than direct convolution, judged by operations and memory traffic.
+
+    The direct convolution may be another one, such as that of words.
+    """
     space = winograd_space(unit, threads, w)
     cycles = -space.merit_of(space.best_drawn)
+    w = direct or w
     weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
     if skips(w):
         products *= met_share(w)
-    direct = products + _MEMORY_LINE_COST * weights * FLOAT_BYTES / CACHE_LINE_BYTES
-    return cycles < direct / threads
+    directly = products + _MEMORY_LINE_COST * weights * FLOAT_BYTES / CACHE_LINE_BYTES
+    return cycles < directly / threads
 
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:

@@ -1,0 +1,17 @@
+"""The precisions in which a processor may multiply, and what it must have for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+FLOAT32, BF16 = "float32", "bf16"
+
+DTYPES = {FLOAT32: "float32", BF16: "bfloat16"}
+"""The type of the numbers that are multiplied, by the names of precisions; sums are of float32."""
+
+_NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"})}
+
+
+def lacks(precision: str, features: Iterable[str]) -> list[str]:
+    """Returns the features that a processor with these lacks, without which a precision would be slower than float32."""
+    return sorted(_NEEDS[precision] - set(features))

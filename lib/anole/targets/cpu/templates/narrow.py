@@ -1,0 +1,45 @@
+"""Workloads of narrow numbers are computed as workloads of words, each of which holds several; needs no compiler.
+
+A word has 32 bits, as many as a float32. Neighbouring channels share a word, and the dot product of two words takes the
+place of a multiply-add, so that spaces, merits and loop nests are those of float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from anole.task import Conv2d, Dense, Workload
+
+NUMBERS_OF_WORD = {"bfloat16": 2}
+"""How many numbers of a type fill a word."""
+
+_Workload = TypeVar("_Workload", bound=Workload)
+
+
+def is_narrow(w: Workload) -> bool:
+    """Returns whether a workload's numbers are narrower than a word."""
+    return w.dtype in NUMBERS_OF_WORD
+
+
+def can_be_narrow(w: Workload, dtype: str) -> bool:
+    """Returns whether a workload of float32 has a template for a narrow type: its channels must fill whole words.
+
+    A depthwise convolution has no neighbouring channels that it sums.
+    """
+    if w.dtype != "float32" or getattr(w, "exact", False):
+        return False
+    summed = w.in_channels // w.groups if isinstance(w, Conv2d) else w.in_features if isinstance(w, Dense) else 1
+    return summed % NUMBERS_OF_WORD[dtype] == 0
+
+
+def in_words(w: _Workload) -> _Workload:
+    """Returns a workload of narrow numbers as one of words, or a workload of words as it is."""
+    if not is_narrow(w):
+        return w
+    numbers = NUMBERS_OF_WORD[w.dtype]
+    dtype = f"{w.dtype}x{numbers}"
+    if isinstance(w, Conv2d):
+        return replace(w, in_channels=w.in_channels // numbers, dtype=dtype)
+    assert isinstance(w, Dense)
+    return replace(w, in_features=w.in_features // numbers, dtype=dtype)

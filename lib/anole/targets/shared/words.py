@@ -1,0 +1,46 @@
+"""Words of 32 bits that hold several narrow numbers, and their dot products, as TensorIR expressions.
+
+A dot product is an operator of its own, which takes part in vectors like a multiplication; what lowers a kernel puts
+the processor's instruction in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm.ir._ffi_api
+from tvm import ir, tirx
+
+_PURE = 1
+
+DOTS = {"bfloat16x2": ("anole.dot_bfloat16x2", "float32")}
+"""The operators of dot products of two words, and the types of their results, by the type of the words."""
+
+for _name, _ in DOTS.values():
+    tvm.ir._ffi_api.RegisterOp(_name, "The sum of the products of the numbers in two words.")
+    ir.register_op_attr(_name, "TCallEffectKind", _PURE)
+    ir.register_op_attr(_name, "TVectorizable", True)
+
+
+def product(dtype: str, left: Any, right: Any) -> Any:
+    """Returns the product of two numbers, or the dot product of two words, of a type."""
+    if dtype not in DOTS:
+        return left * right
+    operator, result = DOTS[dtype]
+    return ir.Call(ir.Op.get(operator), [left, right], ret_ty=ir.PrimType(result))
+
+
+def sum_dtype(dtype: str) -> str:
+    """Returns the type in which products of numbers of a type are added up."""
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def packed_dtype(dtype: str) -> str:
+    """Returns the type of packed weights of a type: words of narrow numbers."""
+    return "int32" if dtype == "bfloat16" else dtype
+
+
+def word_of(numbers: Sequence[Any]) -> Any:
+    """Returns the word that holds numbers, which lie one after another in memory, the first in its lowest bits."""
+    return tirx.reinterpret("int32", tirx.Shuffle(list(numbers), list(range(len(numbers)))))
