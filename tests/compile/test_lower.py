@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -13,9 +14,10 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from anole.compile.lower import Choice, lower
-from anole.extract.graph import find_layers
+from anole.compile.lower import Choice, anchored, lower
+from anole.extract.graph import find_layers, narrowed_for
 from anole.space import ALGORITHM
+from anole.targets import get_target
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.templates.winograd_space import can_winograd
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
@@ -159,3 +161,15 @@ def test_what_a_template_cannot_schedule_gets_the_default(network: Callable[[str
     module, failures = lower(net.imported.module, stubborn, net.target.schedule_default)
     assert failures == dict.fromkeys(net.tasks, "ValueError: not with this epilogue")
     net.check(run(net, module))
+
+
+def test_narrow_numbers_are_rounded_where_they_are_computed(network: Callable[[str], Any]) -> None:
+    plain = network("residual")
+    target = get_target({**plain.target.description, "precision": "bf16"})
+    narrow = replace(plain, target=target, imported=narrowed_for(plain.imported, target))
+    module, other = lowered(narrow.imported, target), lowered(plain.imported, plain.target)
+    kinds = [workload.dtype for func in functions(module).values() if (workload := anchored(func))]
+    assert "bfloat16" in kinds and "float32" in kinds
+    assert len(functions(module)) == len(functions(other)), "a rounding has a kernel of its own"
+    (found,), (exact,) = run(narrow, module), plain.expected
+    assert 1e-5 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 2e-2

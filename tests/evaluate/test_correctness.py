@@ -20,6 +20,7 @@ from anole.evaluate.correctness import refuse_wrong, remedy
 BUILD = read_build(Path(__file__).parents[1] / "old_records/builds/residual-accelerator-dcoc")
 LATENCY = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
 FAR = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (LATENCY,))
+NARROW = replace(BUILD, target_description={**BUILD.target_description, "precision": "bf16"})
 MEANS = {"reference_sensitivity": 0.01, "nearby_error": 0.02, "averaged_error": 1e-3, "averaged_draws": 400}
 
 
@@ -72,3 +73,24 @@ def test_relative_errors() -> None:
     assert relative_error([one, one], [one, two]) == pytest.approx(0.5)
     for wrong, right in (([one * np.nan], [one]), ([one], [one, two]), ([one[:2]], [one])):
         assert relative_error(wrong, right) > 1e299
+
+
+@pytest.mark.parametrize(
+    ("error", "narrow", "message"),
+    [
+        (0.005, None, None),
+        (0.02, None, "relative error 0.02; at most 0.01 is allowed"),
+        (0.02, 0.01, None),
+        (0.02, 0.005, "is allowed (the reference differs from itself by 0.005 if it multiplies bfloat16)"),
+        (0.5, 0.4, "relative error 0.5"),
+    ],
+)
+def test_narrow_numbers_allow_what_they_do_to_the_reference(
+    error: float, narrow: float | None, message: str | None
+) -> None:
+    evaluation = replace(FAR, latencies=(replace(LATENCY, relative_error=error),), narrow_error=narrow)
+    if message is None:
+        refuse_wrong(Path("net"), NARROW, evaluation)
+        return
+    with pytest.raises(BuildError, match=re.escape(message)):
+        refuse_wrong(Path("net"), NARROW, evaluation)

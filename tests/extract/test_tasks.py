@@ -11,17 +11,15 @@ import pytest
 from anole.declared.entries import ModelSpec
 from anole.documents.manifest import Manifest
 from anole.extract.tasks import extract_tasks
-from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
+from anole.targets.cpu.target import CpuTarget
+from anole.task import BatchMatmul, Conv2d, Dense, Task
 
 DESCRIPTION = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
+TARGET = CpuTarget(DESCRIPTION)
 
 
-def extracted(model: ModelSpec) -> tuple[Manifest, list[Task]]:
-    return extract_tasks(model, "cpu", DESCRIPTION, template_version)
-
-
-def template_version(workload: Workload) -> int:
-    return {"batch_matmul": 2, "conv2d": 3, "dense": 4}[workload.operator]
+def extracted(model: ModelSpec, **settings: str) -> tuple[Manifest, list[Task]]:
+    return extract_tasks(model, "cpu", CpuTarget({**DESCRIPTION, **settings}))
 
 
 def test_equal_layers_are_one_task(project: Path) -> None:
@@ -37,8 +35,13 @@ def test_equal_layers_are_one_task(project: Path) -> None:
     assert manifest.flop == sum(listed.flop * listed.weight for listed in manifest.tasks)
     assert manifest.inputs == {"x": [1, 3, 16, 16]}
     assert manifest.origin.entry == {"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 16, 16]}}
-    assert [task.template_version for task in tasks] == [3, 3, 4]
+    assert [task.template_version for task in tasks] == [TARGET.template_version(task.workload) for task in tasks]
     assert (manifest.target, manifest.origin.target_description) == ("cpu", DESCRIPTION)
+
+
+def test_a_precision_changes_the_tasks_whose_channels_fill_words(project: Path) -> None:
+    _, tasks = extracted(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}), precision="bf16")
+    assert [task.label.endswith("bfloat16") for task in tasks] == [False, True, True]
 
 
 def test_every_kind_of_convolution_and_product(project: Path) -> None:

@@ -17,6 +17,7 @@ from anole.documents.build import Build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_samples
+from anole.evaluate.narrow import narrow_engine
 from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
 from anole.targets.base import WINOGRAD
@@ -29,6 +30,12 @@ CompileRedrawn = Callable[[Build, Path], object]
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
 reference's outputs depend on the input. The same is allowed beside the network in double precision."""
+
+_MAX_NARROW_ERROR = 1e-2
+"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a number."""
+
+_MOST_NARROW = 0.3
+"""The error beyond which nothing allows it to such a build: with a layer left out, it would hardly be larger."""
 
 _AS_INEXACT = 3.0
 """How much farther than the most exact reference a build may be from the network in double precision: the order of a
@@ -49,7 +56,11 @@ def with_evidence(
     if _is_constant(evaluation) and compile_redrawn is not None and build.model_spec.scheme == "torch":
         with _warned(build, "could not be compared with other weights: "):
             evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_redrawn))
-    if far := _far_references(evaluation):
+    far = _far_references(build, evaluation)
+    if far and is_narrow(build):
+        with _warned(build):
+            return replace(evaluation, narrow_error=_narrow_error(runner, build))
+    if far:
         with _warned(build):
             own, reference = _exact_errors(runner, folder, build)
             evaluation = replace(evaluation, exact_error=own, reference_exact_error=reference)
@@ -61,7 +72,8 @@ def with_evidence(
 
 def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
     """Raises a `BuildError` if outputs are too far from a reference's, and nothing else shows that they are right."""
-    for latency in _far_references(evaluation):
+    allowed = max_error(build)
+    for latency in _far_references(build, evaluation):
         errors = _errors(latency)
         if (reason := _reason_to_accept(evaluation)) is not None:
             _log.warning(
@@ -69,16 +81,26 @@ def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
                 *(folder, latency.reference, max(errors.values()), reason),
             )
             continue
-        kind = next(kind for kind, error in errors.items() if not error <= MAX_RELATIVE_ERROR)
+        kind = next(kind for kind, error in errors.items() if not error <= allowed)
         raise BuildError(
             f"{folder}: the outputs differ from those of {latency.reference}: {kind} {errors[kind]:.3g}; "
-            f"at most {MAX_RELATIVE_ERROR:g} is allowed{_doubt(evaluation)}{remedy(build)}"
+            f"at most {allowed:g} is allowed{_doubt(evaluation)}{remedy(build)}"
         )
-    if not (evaluation.redrawn_error or 0.0) <= MAX_RELATIVE_ERROR:
+    if not (evaluation.redrawn_error or 0.0) <= allowed:
         raise BuildError(
             f"{folder}: with other weights, drawn so that the outputs depend on the input, they differ from those of "
-            f"torch: error {evaluation.redrawn_error:.2g} relative to that; at most {MAX_RELATIVE_ERROR:g} is allowed"
+            f"torch: error {evaluation.redrawn_error:.2g} relative to that; at most {allowed:g} is allowed"
         )
+
+
+def is_narrow(build: Build) -> bool:
+    """Returns whether a build multiplies narrower numbers than its references."""
+    return "precision" in build.target_description
+
+
+def max_error(build: Build) -> float:
+    """Returns the largest error of a build beside a reference that needs no other evidence."""
+    return _MAX_NARROW_ERROR if is_narrow(build) else MAX_RELATIVE_ERROR
 
 
 def remedy(build: Build) -> str:
@@ -111,9 +133,9 @@ def _errors(latency: Latency) -> dict[str, float]:
     }
 
 
-def _far_references(evaluation: Evaluation) -> list[Latency]:
+def _far_references(build: Build, evaluation: Evaluation) -> list[Latency]:
     """Returns the references from which the outputs are too far."""
-    return [each for each in evaluation.latencies if not max(_errors(each).values()) <= MAX_RELATIVE_ERROR]
+    return [each for each in evaluation.latencies if not max(_errors(each).values()) <= max_error(build)]
 
 
 def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: CompileRedrawn) -> float:
@@ -137,6 +159,17 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: Compile
         *(build.name, "do" if shown else "still do not all", comparison.variation_error),
     )
     return comparison.variation_error
+
+
+def _narrow_error(runner: NetworkRunner, build: Build) -> float:
+    """Returns the error of a reference that multiplies narrow numbers, beside the one that does not."""
+    _log.info("%s: differs from a reference; rounding the reference's numbers in the same way", build.name)
+    samples = draw_samples(build)
+    with (
+        runner.references(build, samples[0]) as references,
+        narrow_engine(build.model_spec, samples[0], runner.threads) as narrow,
+    ):
+        return compare_outputs(narrow.compute_each(samples), references[0].compute_each(samples)).error
 
 
 def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
@@ -183,6 +216,10 @@ def _is_near_on_average(evaluation: Evaluation) -> bool:
 
 def _reason_to_accept(evaluation: Evaluation) -> str | None:
     """Returns in words why a build that is too far from a reference is right nevertheless; None if it is not."""
+    if (narrow := evaluation.narrow_error) is not None:
+        own = max(max(_errors(latency).values()) for latency in evaluation.latencies)
+        if own <= min(_AS_INEXACT * narrow, _MOST_NARROW):
+            return f"the reference differs from itself by {narrow:.2g} if it multiplies bfloat16"
     if _is_near_exact(evaluation):
         return (
             f"from those in double precision by only {evaluation.exact_error:.2g}; "
@@ -200,6 +237,8 @@ def _reason_to_accept(evaluation: Evaluation) -> str | None:
 def _doubt(evaluation: Evaluation) -> str:
     """Returns in words what else was found of a build that is too far from a reference."""
     found, allowed = [], _chance(evaluation)
+    if evaluation.narrow_error is not None:
+        found.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it multiplies bfloat16")
     if evaluation.exact_error is not None:
         found.append(f"{evaluation.exact_error:.2g} from those in double precision")
     if evaluation.reference_sensitivity:

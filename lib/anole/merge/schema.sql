@@ -175,6 +175,7 @@ create table evaluation (
     nearby_error real,
     averaged_error real,
     averaged_draws integer,
+    narrow_error real,
     snr_db real,
     coverage_flop_share real not null,
     threads integer not null,

@@ -106,6 +106,15 @@ def test_settings_win_over_what_is_detected() -> None:
     }
 
 
+def test_a_precision_is_described_where_the_processor_has_it(pretend: Callable[[str], None]) -> None:
+    pretend("epyc_zen4")
+    plain = describe_cpu(threads=1)
+    assert describe_cpu(threads=1, precision="float32") == plain
+    assert describe_cpu(threads=1, precision="bf16") == {**plain, "precision": "bf16"}
+    with pytest.raises(TargetError, match="precision bf16 needs avx512_bf16, avx512vl, which AMD EPYC lacks"):
+        describe_cpu(mcpu="x86-64-v3", threads=1, precision="bf16")
+
+
 def test_what_the_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = processor(HASWELL, "x86_64")
     monkeypatch.setattr(settings, "processor", lambda: plain)

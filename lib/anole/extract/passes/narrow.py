@@ -6,8 +6,7 @@ reads less memory; operators that only move or choose values do so after the rou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -52,7 +51,9 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
 def _tensors(call: ir.Call) -> list[relax.Var]:
     """Returns the variables of float32 that a call reads."""
     operands = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else call.args
-    return [each for each in operands if isinstance(each, relax.Var) and str(getattr(each.ty, "dtype", "")) == "float32"]
+    return [
+        each for each in operands if isinstance(each, relax.Var) and str(getattr(each.ty, "dtype", "")) == "float32"
+    ]
 
 
 class _Narrower(PyExprMutator):  # type: ignore[misc]

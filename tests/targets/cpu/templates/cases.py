@@ -146,6 +146,12 @@ winograd = _convolutions(
 rows = st.integers(1, 12) | UNCOVERABLE
 dense_layers = st.builds(Dense, rows, st.integers(1, 40), st.integers(1, 70))
 products = st.builds(BatchMatmul, st.integers(1, 3), rows, st.integers(1, 40), st.integers(1, 70), st.booleans())
+narrow = (
+    _convolutions([1, 1, 2, 3], [2, 4, 6, 8, 16], [*range(1, 21)])
+    | st.builds(Dense, rows, st.integers(1, 20).map(lambda words: 2 * words), st.integers(1, 70))
+).map(lambda w: replace(w, dtype="bfloat16"))
+"""Layers of narrow numbers, which fill whole words."""
+
 workloads = convolutions | depthwise | dense_layers | products
 """Layers of every operator, also of odd sizes."""
 
@@ -170,6 +176,7 @@ FROM_MEMORY = [
 cases: st.SearchStrategy[Case] = (
     st.builds(Case, workloads | grouped | st.sampled_from(IDLE), UNITS | st.just(UNIT), st.integers(1, 9))
     | st.builds(Case, winograd, UNITS | st.just(UNIT), st.integers(1, 9), st.just({ALGORITHM: WINOGRAD}))
+    | st.builds(Case, narrow, UNITS | st.just(UNIT), st.integers(1, 9))
     | st.builds(Case, st.sampled_from(FROM_MEMORY), values=st.just({"prefetch": 1}))
     | st.builds(Case, st.just(Dense(7, 500, 600)), values=st.just({"prefetch_k": 64}))
 )

@@ -13,5 +13,5 @@ _NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"}
 
 
 def lacks(precision: str, features: Iterable[str]) -> list[str]:
-    """Returns the features that a processor with these lacks, without which a precision would be slower than float32."""
+    """Returns the features for a precision that a processor with these lacks; without them, float32 is faster."""
     return sorted(_NEEDS[precision] - set(features))

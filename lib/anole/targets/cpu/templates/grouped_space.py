@@ -76,8 +76,12 @@ class Bundle:
 
 
 def is_bundled(unit: VectorUnit, w: Conv2d) -> bool:
-    """Returns whether filters of several groups should share vectors, which requires enough registers."""
-    if w.groups == 1 or w.groups == w.in_channels == w.out_channels or w.out_channels // w.groups % unit.lanes == 0:
+    """Returns whether filters of several groups should share vectors, which requires enough registers.
+
+    Vectors of words cannot be blended from several groups.
+    """
+    has_one_filter = w.groups == w.in_channels == w.out_channels
+    if w.dtype != "float32" or w.groups == 1 or has_one_filter or w.out_channels // w.groups % unit.lanes == 0:
         return False
     return Bundle.of(unit, w).filters <= unit.widest_panel
 

@@ -122,10 +122,10 @@ def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workloa
     """Returns a workload of float32 in a narrower type where there is a template for that and it should be faster."""
     if not can_be_narrow(w, dtype) or (isinstance(w, Conv2d) and is_bundled(unit, w)):
         return w
-    result = replace(w, dtype=dtype)
-    if isinstance(w, Conv2d) and can_winograd(w) and winograd_pays(unit, threads, w, in_words(result)):
-        return w
-    return result
+    if isinstance(w, Conv2d) and can_winograd(w):
+        directly = in_words(replace(w, dtype=dtype))
+        return w if winograd_pays(unit, threads, w, directly) else replace(w, dtype=dtype)
+    return replace(w, dtype=dtype)
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:

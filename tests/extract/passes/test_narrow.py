@@ -1,0 +1,88 @@
+"""Anchors multiply narrower numbers, each value is rounded once, and all else stays as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tvm import ir, relax
+
+from anole.extract.graph import workload_of
+from anole.extract.passes.narrow import narrow
+from anole.task import Conv2d, Workload
+
+from .building import calls, conv2d, drawn, module_of, operators, run
+
+X = drawn(1, 8, 8, 4)
+SAME = {"padding": (1, 1)}
+
+
+def narrowed(workload: Workload) -> Workload:
+    """Narrows all but depthwise convolutions."""
+    is_depthwise = isinstance(workload, Conv2d) and workload.groups > 1
+    return workload if is_depthwise else replace(workload, dtype="bfloat16")
+
+
+def changed(build: Any, *shapes: tuple[int, ...]) -> Any:
+    return narrow(module_of(build, *shapes), workload_of, narrowed)
+
+
+def block(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    """A convolution and one that reads its result, which is also added to the sum of both."""
+    first = builder.emit(relax.op.nn.relu(builder.emit(conv2d(x, 3, 3, 4, 4, **SAME))))
+    second = builder.emit(conv2d(first, 3, 3, 4, 4, seed=2, **SAME))
+    return relax.op.add(second, first)
+
+
+def test_a_value_is_rounded_once_for_all_that_read_it() -> None:
+    after = changed(block, X.shape)
+    assert operators(after) == ["astype", "conv2d", "relu", "astype", "conv2d", "astype", "add"]
+    assert [workload.dtype for call in calls(after) if (workload := workload_of(call))] == ["bfloat16"] * 2
+    exact, found = run(module_of(block, X.shape), X), run(after, X)
+    assert 1e-4 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 1e-2
+    assert found.dtype == np.float32
+
+
+def test_the_rounding_is_that_of_bfloat16() -> None:
+    def rounded(array: np.ndarray) -> np.ndarray:
+        return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+    weight = drawn(8, 5, seed=3)
+    after = changed(lambda _, x: relax.op.matmul(x, relax.const(weight)), (6, 8))
+    x = drawn(6, 8)
+    np.testing.assert_allclose(run(after, x), rounded(x) @ rounded(weight), rtol=1e-5, atol=1e-5)
+
+
+def test_what_moves_or_chooses_values_does_so_after_the_rounding() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        first = builder.emit(conv2d(x, 1, 1, 4, 4))
+        pooled = builder.emit(relax.op.nn.max_pool2d(first, (2, 2), (2, 2), layout="NHWC"))
+        other = builder.emit(conv2d(pooled, 1, 1, 4, 4, seed=2))
+        joined = builder.emit(relax.op.concat([pooled, other], axis=3))
+        return conv2d(joined, 1, 1, 8, 4, seed=3)
+
+    after = operators(changed(build, X.shape))
+    assert after == ["astype", "conv2d", "astype", "max_pool2d", "conv2d", "astype", "concat", "conv2d"]
+
+
+def test_outputs_and_other_operators_read_what_was_not_rounded() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        first = builder.emit(conv2d(x, 1, 1, 4, 4))
+        second = builder.emit(conv2d(first, 1, 1, 4, 4, seed=2))
+        depthwise = builder.emit(conv2d(first, 3, 3, 1, 4, groups=4))
+        return relax.Tuple([first, second, depthwise])
+
+    after = changed(build, X.shape)
+    convolutions = [call for call in calls(after) if call.op.name == "relax.nn.conv2d"]
+    assert [str(call.args[0].ty.dtype) for call in convolutions] == ["bfloat16", "bfloat16", "float32"]
+    (result,) = [each for each in after["main"].ret_ty.fields if str(each.dtype) != "float32"] or [None]
+    assert result is None
+
+
+@pytest.mark.parametrize("operand", ["weight", "data"])
+def test_a_network_without_narrow_anchors_stays_as_it_is(operand: str) -> None:
+    before = module_of(lambda _, x: conv2d(x, 3, 3, 1, 4, groups=4) if operand == "data" else relax.op.exp(x), X.shape)
+    assert narrow(before, workload_of, narrowed) is before
