@@ -17,6 +17,18 @@ Size = Annotated[int, Range(1, 2**31 - 1)]
 Padding = Annotated[int, Range(0, 2**31 - 1)]
 """Zeros at one side of an image."""
 
+_OTHER_WEIGHTS, _OTHER_SUMS = {"uint8": "int8"}, {"bfloat16": "float32", "uint8": "int32"}
+
+
+def weight_dtype(dtype: str) -> str:
+    """Returns the type of the weights of data of a type."""
+    return _OTHER_WEIGHTS.get(dtype, dtype)
+
+
+def sum_dtype(dtype: str) -> str:
+    """Returns the type in which the products of data of a type are added up."""
+    return _OTHER_SUMS.get(dtype, dtype)
+
 
 @dataclass(frozen=True)
 class Conv2d:

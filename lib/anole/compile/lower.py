@@ -25,8 +25,7 @@ from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
 from anole.targets.shared.nodes import blocks_of
-from anole.targets.shared.words import sum_dtype
-from anole.task import Workload, workload_from_json, workload_to_json
+from anole.task import Workload, sum_dtype, workload_from_json, workload_to_json
 
 _WORKLOAD = "anole.workload"
 """The attribute of an anchor's block, and of the function around it, that holds the workload as JSON."""

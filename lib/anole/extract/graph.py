@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
 
 _ANCHORS = ("relax.nn.conv2d", "relax.matmul")
+_PRODUCTS = {
+    ("float32", "float32", "float32"),
+    ("float32", "float32", "int32"),
+    ("bfloat16", "bfloat16", "float32"),
+    ("uint8", "int8", "int32"),
+}
+"""The types of the operands and of the result of anchor operators."""
 _MOST_ELEMENTS = 2**31
 """The largest number of elements of a value in a network; constants would otherwise be evaluated at any size."""
 
@@ -180,18 +187,18 @@ def _has_constant_weight(call: ir.Call) -> bool:
 
 
 def _dtype_of(call: ir.Call) -> str:
-    """Returns the type of a call's operands, whose products are added up in float32; empty for all others."""
-    dtypes = {str(operand.ty.dtype) for operand in operands_of(call)}
-    is_float = dtypes in ({"float32"}, {"bfloat16"}) and (str(call.ty.dtype) == "float32" or _is_exact(call))
-    return dtypes.pop() if is_float else ""
+    """Returns the type of a call's left operand; empty if no workload has such operands and such a result."""
+    left, right = (str(operand.ty.dtype) for operand in operands_of(call))
+    is_known = (left, right, str(call.ty.dtype)) in _PRODUCTS
+    return left if is_known else ""
 
 
 def _is_exact(call: ir.Call) -> bool:
-    """Whether a product's operands are whole numbers; its result then is of an integer type, though computed in theirs.
+    """Whether a product's operands are whole numbers in float32; its result then is of an integer type.
 
     See `anole.extract.onnx.operators.whole_products`.
     """
-    return str(call.ty.dtype) == "int32"
+    return str(call.ty.dtype) == "int32" and _dtype_of(call) == "float32"
 
 
 def _shape(ty: Any) -> tuple[int, ...] | None:

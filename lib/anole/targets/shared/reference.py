@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.task import BatchMatmul, Conv2d, Workload
+from anole.task import BatchMatmul, Conv2d, Workload, sum_dtype, weight_dtype
 
 Array = NDArray[np.float32]
 AnyArray = NDArray[Any]
@@ -27,40 +27,47 @@ class Example:
         expected: the anchor's result in float64; with a bias, relu(result + bias).
     """
 
-    data: Array
-    weight: Array
-    bias: Array | None
+    data: AnyArray
+    weight: AnyArray
+    bias: AnyArray | None
     expected: NDArray[np.float64]
 
     @classmethod
     def draw(cls, workload: Workload) -> Self:
-        """Returns random inputs, standard normal and always the same, with their result."""
+        """Returns random inputs, standard normal or any whole numbers, and always the same, with their result."""
         rng = np.random.default_rng(0)
-        dtype = np.dtype(getattr(ml_dtypes, workload.dtype, workload.dtype))
-        data, weight = (
-            rng.standard_normal(shape(workload), dtype=np.float32).astype(dtype) for shape in (data_shape, weight_shape)
-        )
+        data = _drawn(rng, workload.dtype, data_shape(workload))
+        weight = _drawn(rng, weight_dtype(workload.dtype), weight_shape(workload))
         product = anchor(workload, data.astype(np.float64), weight.astype(np.float64))
         if not workload.constant_weight:
             return cls(data, weight, None, product)
-        bias = rng.standard_normal(weight.shape[-1:], dtype=np.float32)
+        bias = _drawn(rng, sum_dtype(workload.dtype), weight.shape[-1:])
         return cls(data, weight, bias, np.maximum(product + bias, 0))
 
-    def arguments(self, packed: Array) -> tuple[Array, ...]:
+    def arguments(self, packed: AnyArray) -> tuple[AnyArray, ...]:
         """Returns a kernel's inputs in the order of its parameters, with the weight as the kernel packs it."""
         return (self.data, packed) if self.bias is None else (self.data, packed, self.bias)
 
-    def unwritten(self) -> Array:
-        """Returns an output array filled with NaN."""
-        return np.full(self.expected.shape, np.nan, dtype=np.float32)
+    def unwritten(self) -> AnyArray:
+        """Returns an output array filled with NaN, or with -1, which no result is."""
+        dtype = np.float32 if self.bias is None else self.bias.dtype
+        return np.full(self.expected.shape, -1 if dtype == np.int32 else np.nan, dtype)
 
-    def relative_error(self, result: Array) -> float:
+    def relative_error(self, result: AnyArray) -> float:
         """Returns the L2 distance of a result from the expected one, relative to the latter's norm."""
         return float(np.linalg.norm((result - self.expected).ravel()) / self._length)
 
     @cached_property
     def _length(self) -> float:
         return float(np.linalg.norm(self.expected.ravel())) + 1e-30
+
+
+def _drawn(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyArray:
+    """Returns random numbers of a type; of whole ones, sums stay far from the limits of int32."""
+    if "int" in dtype:
+        info = np.iinfo(dtype if dtype != "int32" else "int16")
+        return rng.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+    return rng.standard_normal(shape, dtype=np.float32).astype(getattr(ml_dtypes, dtype, dtype))
 
 
 def data_shape(workload: Workload) -> tuple[int, ...]:

@@ -12,10 +12,15 @@ from typing import Any
 import tvm.ir._ffi_api
 from tvm import ir, tirx
 
+from anole.task import sum_dtype
+
 _PURE = 1
 
-DOTS = {"bfloat16x2": ("anole.dot_bfloat16x2", "float32")}
-"""The operators of dot products of two words, and the types of their results, by the type of the words."""
+DOTS = {"bfloat16x2": ("anole.dot_bfloat16x2", "float32"), "uint8x4": ("anole.dot_uint8x4", "int32")}
+"""The operators of dot products of two words, and the types of their results, by the type of the words.
+
+A word of four uint8 is multiplied with one of four int8.
+"""
 
 for _name, _ in DOTS.values():
     tvm.ir._ffi_api.RegisterOp(_name, "The sum of the products of the numbers in two words.")
@@ -31,14 +36,9 @@ def product(dtype: str, left: Any, right: Any) -> Any:
     return ir.Call(ir.Op.get(operator), [left, right], ret_ty=ir.PrimType(result))
 
 
-def sum_dtype(dtype: str) -> str:
-    """Returns the type in which products of numbers of a type are added up."""
-    return "float32" if dtype == "bfloat16" else dtype
-
-
 def packed_dtype(dtype: str) -> str:
     """Returns the type of packed weights of a type: words of narrow numbers."""
-    return "int32" if dtype == "bfloat16" else dtype
+    return dtype if sum_dtype(dtype) == dtype else "int32"
 
 
 def word_of(numbers: Sequence[Any]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from anole.targets.cpu.target import CpuTarget
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d, Dense, Workload
 
-CONVOLUTION = Conv2d(1, 7, 9, 8, 48, (3, 3), (2, 1), (1, 1, 1, 1), dtype="bfloat16")
+CONVOLUTION = Conv2d(1, 7, 9, 8, 48, (3, 3), (2, 1), (1, 1, 1, 1))
+DENSE = Dense(3, 12, 20)
+DTYPES = ("bfloat16", "uint8")
 
 
 def description(mcpu: str, *features: str) -> dict[str, Any]:
@@ -24,26 +28,56 @@ def description(mcpu: str, *features: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("mcpu", "used"), [("x86-64-v3", None), ("icelake-server", None), ("cooperlake", "zmm"), ("znver4", "zmm")]
+    ("dtype", "mcpu", "features", "used", "register"),
+    [
+        ("bfloat16", "x86-64-v3", [], None, ""),
+        ("bfloat16", "icelake-server", [], None, ""),
+        ("bfloat16", "znver4", [], "vdpbf16ps", "zmm"),
+        ("uint8", "x86-64-v2", [], "pmaddwd", "xmm"),
+        ("uint8", "x86-64-v3", [], "vpmaddwd", "ymm"),
+        ("uint8", "x86-64-v3", ["avx_vnni"], "vpdpbusd", "ymm"),
+        ("uint8", "x86-64-v4", [], "vpmaddwd", "zmm"),
+        ("uint8", "icelake-server", [], "vpdpbusd", "zmm"),
+    ],
 )
-def test_code_uses_the_dot_product_that_the_processor_has(mcpu: str, used: str | None) -> None:
-    target = CpuTarget(description(mcpu))
-    template, config = target.template(CONVOLUTION), target.default_config(CONVOLUTION)
-    func = template.schedule(define(template, CONVOLUTION, config), CONVOLUTION, config)
+def test_code_uses_the_best_dot_product_that_the_processor_has(
+    dtype: str, mcpu: str, features: list[str], used: str | None, register: str
+) -> None:
+    target, workload = CpuTarget(description(mcpu, *features)), replace(CONVOLUTION, dtype=dtype)
+    template, config = target.template(workload), target.default_config(workload)
+    func = template.schedule(define(template, workload, config), workload, config)
     library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(target.description), tir_pipeline=pipeline())
-    dots = [line for line in library.mod.inspect_source("asm").splitlines() if "vdpbf16ps" in line]
-    assert all(used in line for line in dots) if used else not dots
-    assert bool(dots) == (used is not None)
+    dots = [(line, _DOT.search(line)) for line in library.mod.inspect_source("asm").splitlines()]
+    assert {found[0] for _, found in dots if found} == ({used} if used else set())
+    assert all(register in line for line, found in dots if found)
+
+
+_DOT = re.compile(r"\b(v?pmaddwd|v?pmaddubsw|vpdp\w+|vdpbf16ps)\b")
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
-@pytest.mark.parametrize(
-    "workload", [CONVOLUTION, Dense(3, 6, 20, dtype="bfloat16")], ids=lambda workload: workload.operator
-)
-def test_without_the_instruction_the_result_is_the_same(mcpu: str, workload: Workload, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("workload", [CONVOLUTION, DENSE], ids=lambda workload: workload.operator)
+def test_without_the_instruction_the_result_is_the_same(
+    mcpu: str, dtype: str, workload: Workload, tmp_path: Path
+) -> None:
     if processor().lacks(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
-    target = CpuTarget(description(mcpu))
+    assert error_of(replace(workload, dtype=dtype), description(mcpu), tmp_path) <= ERRORS[dtype]
+
+
+ERRORS = {"bfloat16": 1e-6, "uint8": 0.0}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_words_of_single_lanes_have_the_definition(dtype: str, tmp_path: Path) -> None:
+    """Filters of two groups share no vector, so that these hold three words."""
+    workload = replace(CONVOLUTION, in_channels=16, out_channels=6, groups=2, dtype=dtype)
+    assert error_of(workload, description("x86-64"), tmp_path) <= ERRORS[dtype]
+
+
+def error_of(workload: Workload, described: dict[str, Any], folder: Path) -> float:
+    target = CpuTarget(described)
     template, config = target.template(workload), target.default_config(workload)
-    build(template, workload, config, target.description, tmp_path / "kernel.so")
-    assert CpuRunner(template, workload, cold_bytes=0).load(tmp_path / "kernel.so", config).relative_error() < 1e-6
+    build(template, workload, config, described, folder / "kernel.so")
+    return CpuRunner(template, workload, cold_bytes=0).load(folder / "kernel.so", config).relative_error()

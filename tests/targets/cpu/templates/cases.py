@@ -146,11 +146,16 @@ winograd = _convolutions(
 rows = st.integers(1, 12) | UNCOVERABLE
 dense_layers = st.builds(Dense, rows, st.integers(1, 40), st.integers(1, 70))
 products = st.builds(BatchMatmul, st.integers(1, 3), rows, st.integers(1, 40), st.integers(1, 70), st.booleans())
-narrow = (
-    _convolutions([1, 1, 2, 3], [2, 4, 6, 8, 16], [*range(1, 21)])
-    | st.builds(Dense, rows, st.integers(1, 20).map(lambda words: 2 * words), st.integers(1, 70))
-).map(lambda w: replace(w, dtype="bfloat16"))
-"""Layers of narrow numbers, which fill whole words."""
+
+
+def _narrow(dtype: str, numbers: int) -> st.SearchStrategy[Workload]:
+    """Layers of narrow numbers, so many of which fill a word."""
+    layers = _convolutions([1, 1, 2, 3], [numbers * words for words in (1, 2, 3, 8)], [*range(1, 21)])
+    words = st.integers(1, 20).map(lambda words: numbers * words)
+    return (layers | st.builds(Dense, rows, words, st.integers(1, 70))).map(lambda w: replace(w, dtype=dtype))
+
+
+narrow = _narrow("bfloat16", 2) | _narrow("uint8", 4)
 
 workloads = convolutions | depthwise | dense_layers | products
 """Layers of every operator, also of odd sizes."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import tvm
 from tvm import ir, sym, tirx
-from tvm.target.codegen import target_has_features
+from tvm.target.codegen import llvm_version_major, target_has_features
 
 from anole.targets.shared.nodes import collect, with_each
 from anole.targets.shared.words import DOTS
@@ -24,36 +24,76 @@ class _Dot:
     """A processor's dot product of vectors of words with a sum to add to.
 
     Attributes:
-        features: what the processor must have, in LLVM's words.
+        features: sets of features any of which the processor must have, in LLVM's words.
         code: LLVM code that defines its function, for TensorIR has no vectors of some types.
     """
 
-    features: tuple[str, ...]
+    features: tuple[frozenset[str], ...]
     code: str
-
-
-def _bfloat16_dot(lanes: int) -> _Dot:
-    """Returns the dot product of vectors of two bfloat16 each; the sum of both products is rounded once."""
-    name, bits = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", f"<{2 * lanes} x bfloat>"
-    sums, words = f"<{lanes} x float>", f"<{lanes} x i32>"
-    code = f"""
-declare {sums} @{name}({sums}, {bits}, {bits})
-define {sums} @{_helper("bfloat16x2", lanes)}({sums} %sum, {words} %left, {words} %right) {{
-  %a = bitcast {words} %left to {bits}
-  %b = bitcast {words} %right to {bits}
-  %result = call {sums} @{name}({sums} %sum, {bits} %a, {bits} %b)
-  ret {sums} %result
-}}
-"""
-    return _Dot(("avx512bf16", "avx512vl"), code)
 
 
 def _helper(dtype: str, lanes: int) -> str:
     return f"anole_dot_{dtype}_{lanes}"
 
 
-_DOTS: dict[tuple[str, int], _Dot] = {("bfloat16x2", lanes): _bfloat16_dot(lanes) for lanes in (4, 8, 16)}
-"""The dot products that processors have, by the type of the words and the number of lanes."""
+def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features: str) -> _Dot:
+    """Returns the dot product that one instruction computes; each text of features is a set of them."""
+    result = "float" if dtype == "bfloat16x2" else "i32"
+    sums, words = f"<{lanes} x {result}>", f"<{lanes} x i32>"
+    code = f"""
+declare {sums} @{name}({sums}, {operands}, {operands})
+define {sums} @{_helper(dtype, lanes)}({sums} %sum, {words} %left, {words} %right) {{
+  %a = bitcast {words} %left to {operands}
+  %b = bitcast {words} %right to {operands}
+  %result = call {sums} @{name}({sums} %sum, {operands} %a, {operands} %b)
+  ret {sums} %result
+}}
+"""
+    return _Dot(tuple(frozenset(each.split()) for each in features), code)
+
+
+def _by_pairs(lanes: int, name: str, feature: str) -> _Dot:
+    """Returns the exact dot product of bytes as two of pairs of 16 bits; the one of bytes would clip sums of pairs."""
+    words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    code = f"""
+declare {words} @{name}({halves}, {halves})
+define {words} @{_helper("uint8x4", lanes)}({words} %sum, {words} %left, {words} %right) {{
+  %a = bitcast {words} %left to {halves}
+  %b = bitcast {words} %right to {halves}
+  %a.even = and {halves} %a, splat (i16 255)
+  %a.odd = lshr {halves} %a, splat (i16 8)
+  %b.high = shl {halves} %b, splat (i16 8)
+  %b.even = ashr {halves} %b.high, splat (i16 8)
+  %b.odd = ashr {halves} %b, splat (i16 8)
+  %even = call {words} @{name}({halves} %a.even, {halves} %b.even)
+  %odd = call {words} @{name}({halves} %a.odd, {halves} %b.odd)
+  %both = add {words} %even, %odd
+  %result = add {words} %sum, %both
+  ret {words} %result
+}}
+"""
+    return _Dot((frozenset({feature}),), code)
+
+
+def _bytes(lanes: int, *features: str) -> _Dot:
+    """Returns the dot product of VNNI, whose operands have the type of words before LLVM 22."""
+    operands = f"<{4 * lanes} x i8>" if llvm_version_major() >= 22 else f"<{lanes} x i32>"
+    return _by_instruction("uint8x4", lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", operands, *features)
+
+
+def _bfloat16s(lanes: int) -> _Dot:
+    """Returns the dot product of AVX-512 BF16, which rounds after each of its two products."""
+    name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+    return _by_instruction("bfloat16x2", lanes, name, f"<{2 * lanes} x bfloat>", "avx512bf16 avx512vl")
+
+
+_DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
+    **{("bfloat16x2", lanes): (_bfloat16s(lanes),) for lanes in (4, 8, 16)},
+    ("uint8x4", 4): (_bytes(4, "avx512vnni avx512vl", "avxvnni"), _by_pairs(4, "llvm.x86.sse2.pmadd.wd", "sse2")),
+    ("uint8x4", 8): (_bytes(8, "avx512vnni avx512vl", "avxvnni"), _by_pairs(8, "llvm.x86.avx2.pmadd.wd", "avx2")),
+    ("uint8x4", 16): (_bytes(16, "avx512vnni"), _by_pairs(16, "llvm.x86.avx512.pmaddw.d.512", "avx512bw")),
+}
+"""The dot products that processors have, the best first, by the type of the words and the number of lanes."""
 
 
 def has_words(func: tirx.PrimFunc) -> bool:
@@ -98,8 +138,8 @@ def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
             return addition
         left, right = call.args
         lanes = tvm.DataType(str(left.ty.dtype)).lanes
-        dot = _DOTS.get((dtype, lanes))
-        if dot is None or target is None or not all(target_has_features(name, target) for name in dot.features):
+        dot = next((dot for dot in _DOTS.get((dtype, lanes), ()) if _has(target, dot)), None)
+        if dot is None:
             return _DEFINITIONS[dtype](total, left, right)
         used[_helper(dtype, lanes)] = dot.code
         return tirx.call_pure_extern(str(total.ty.dtype), _helper(dtype, lanes), total, left, right)
@@ -108,6 +148,10 @@ def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     for code in used.values():
         func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
     return func
+
+
+def _has(target: Any, dot: _Dot) -> bool:
+    return target is not None and any(all(target_has_features(each, target) for each in one) for one in dot.features)
 
 
 def _bfloat16_sum(total: Any, left: Any, right: Any) -> Any:
@@ -122,5 +166,14 @@ def _bfloat16_sum(total: Any, left: Any, right: Any) -> Any:
     return total + low * other_low + high * other_high
 
 
-_DEFINITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {"bfloat16x2": _bfloat16_sum}
+def _byte_sum(total: Any, left: Any, right: Any) -> Any:
+    """Returns a sum with the products of four uint8 and four int8."""
+    dtype = str(total.ty.dtype)
+    for bits in range(0, 32, 8):
+        unsigned = (left >> tirx.const(bits, dtype)) & tirx.const(255, dtype)
+        total = total + unsigned * ((right << tirx.const(24 - bits, dtype)) >> tirx.const(24, dtype))
+    return total
+
+
+_DEFINITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {"bfloat16x2": _bfloat16_sum, "uint8x4": _byte_sum}
 """What a sum with a dot product is, by the type of the words."""

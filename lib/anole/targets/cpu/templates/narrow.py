@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from anole.task import Conv2d, Dense, Workload
 
-NUMBERS_OF_WORD = {"bfloat16": 2}
-"""How many numbers of a type fill a word."""
+NUMBERS_OF_WORD = {"bfloat16": 2, "uint8": 4}
+"""How many numbers of a type fill a word; the weights of data of uint8 are of int8."""
 
 _Workload = TypeVar("_Workload", bound=Workload)
 
@@ -25,9 +25,9 @@ def is_narrow(w: Workload) -> bool:
 def can_be_narrow(w: Workload, dtype: str) -> bool:
     """Returns whether a workload of float32 has a template for a narrow type: its channels must fill whole words.
 
-    A depthwise convolution has no neighbouring channels that it sums.
+    A depthwise convolution has no neighbouring channels that it sums. Bytes stand for whole numbers.
     """
-    if w.dtype != "float32" or getattr(w, "exact", False):
+    if w.dtype != "float32" or getattr(w, "exact", False) != (dtype == "uint8"):
         return False
     summed = w.in_channels // w.groups if isinstance(w, Conv2d) else w.in_features if isinstance(w, Dense) else 1
     return summed % NUMBERS_OF_WORD[dtype] == 0
@@ -40,6 +40,6 @@ def in_words(w: _Workload) -> _Workload:
     numbers = NUMBERS_OF_WORD[w.dtype]
     dtype = f"{w.dtype}x{numbers}"
     if isinstance(w, Conv2d):
-        return replace(w, in_channels=w.in_channels // numbers, dtype=dtype)
+        return replace(w, in_channels=w.in_channels // numbers, dtype=dtype, exact=False)
     assert isinstance(w, Dense)
-    return replace(w, in_features=w.in_features // numbers, dtype=dtype)
+    return replace(w, in_features=w.in_features // numbers, dtype=dtype, exact=False)

@@ -122,7 +122,7 @@ def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workloa
     """Returns a workload of float32 in a narrower type where there is a template for that and it should be faster."""
     if not can_be_narrow(w, dtype) or (isinstance(w, Conv2d) and is_bundled(unit, w)):
         return w
-    if isinstance(w, Conv2d) and can_winograd(w):
+    if isinstance(w, Conv2d) and has_choice(w, exact=False):
         directly = in_words(replace(w, dtype=dtype))
         return w if winograd_pays(unit, threads, w, directly) else replace(w, dtype=dtype)
     return replace(w, dtype=dtype)
