@@ -117,11 +117,12 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
 
     from anole.compile.lower import Choice, lower
     from anole.errors import BuildError
-    from anole.extract.graph import workloads_of
+    from anole.extract.graph import narrowed_for, workloads_of
     from anole.targets import get_target
     from anole.targets.cpu.settings import describe_cpu
 
     target = get_target(describe_cpu(threads=1))
+    imported = narrowed_for(imported, target)
     choices = {
         workload: Choice(target.template(workload), target.default_config(workload))
         for workload in workloads_of(imported.module)

@@ -17,6 +17,7 @@ from anole.extract.passes.as_conv2d import as_conv2d
 from anole.extract.passes.canonicalize import canonicalize
 from anole.extract.passes.channels_last import lay_channels_last, sink_permutations
 from anole.extract.passes.convolutions import is_channels_last
+from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.join_branches import join_branches
 from anole.extract.passes.merge_affine import merge_affine
@@ -87,8 +88,8 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
 
 
 def narrowed_for(imported: Imported, target: Target) -> Imported:
-    """Returns a model in normal form in the types in which a target computes it."""
-    module = narrow(imported.module, workload_of, target.narrowed)
+    """Returns a model in normal form in the types in which a target computes it; sums of whole numbers are exact."""
+    module = split_sums(narrow(imported.module, workload_of, target.narrowed))
     return imported if module is imported.module else replace(imported, module=module)
 
 

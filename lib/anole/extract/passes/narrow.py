@@ -1,24 +1,32 @@
 """Lets convolutions and dense layers multiply numbers of a narrower type, and stores what they read in that type.
 
-Sums, and all other operators, stay in float32. A value is rounded once, where it is computed, so that whatever reads it
-reads less memory; operators that only move or choose values do so after the rounding.
+Sums are of float32, or of int32 where the numbers are whole; all other operators stay in float32. A value is rounded
+once, where it is computed, so that whatever reads it reads less memory; operators that only move or choose values do so
+after the rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from anole.extract.passes.bytes import bytes_of
 from anole.extract.passes.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
-from anole.task import Workload
+from anole.task import Conv2d, Dense, Workload
 
 Narrowed = Callable[[Workload], Workload]
 """Maps a workload of float32 to the same, or to one of a narrower type."""
+
+_WORD = 4
+"""How many bytes fill a word; channels are filled up to that."""
 
 _COMMUTING = frozenset(
     f"relax.{name}" for name in "reshape permute_dims strided_slice concat squeeze expand_dims nn.max_pool2d".split()
@@ -29,23 +37,65 @@ _READERS = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.
 """Other operators that widen what they read within their own kernels."""
 
 
+@dataclass(frozen=True)
+class _Stored:
+    """How a variable of float32 is stored: in a type, less an offset."""
+
+    dtype: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """The data of an anchor operator: a stored variable less a zero point."""
+
+    data: relax.Var
+    stored: _Stored
+    zero: int = 0
+
+
 def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Narrowed) -> tvm.IRModule:
     """Returns a module in normal form whose anchor operators have the types that `narrowed` gives their workloads."""
-    dtypes: dict[relax.Var, str] = {}
-    stored: dict[relax.Var, str] = {}
-    for binding in reversed(list(bindings(module["main"]))):
-        workload = workload_of(binding.value)
-        if workload is not None and (dtype := narrowed(workload).dtype) != workload.dtype:
-            dtypes[binding.var] = stored[binding.value.args[0]] = dtype
-        elif binding.var in stored and operator_of(binding.value) in _COMMUTING:
-            stored |= {operand: stored[binding.var] for operand in _tensors(binding.value)}
-    if not dtypes:
+    values = {binding.var: binding.value for binding in bindings(module["main"])}
+    operands: dict[relax.Var, _Operand] = {}
+    for variable, value in values.items():
+        workload = workload_of(value)
+        operand = None if workload is None else _operand(value.args[0], workload, narrowed, values)
+        if operand is not None:
+            operands[variable] = operand
+    if not operands:
         return module
+    stored = {each.data: each.stored for each in operands.values()}
+    for variable, value in reversed(list(values.items())):
+        if variable in stored and operator_of(value) in _COMMUTING:
+            stored |= {each: stored[variable] for each in _tensors(value)}
 
     class Narrower(_Narrower):
-        anchors, stored_as = dtypes, stored
+        anchors, stored_as = operands, stored
 
     return rewritten(module, mutator(Narrower))
+
+
+def _operand(
+    data: ir.Expr, workload: Workload, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
+) -> _Operand | None:
+    """Returns the operand of an anchor operator that shall be narrower, or None."""
+    if not getattr(workload, "exact", False):
+        dtype = narrowed(workload).dtype
+        return _Operand(data, _Stored(dtype)) if dtype != workload.dtype and isinstance(data, relax.Var) else None
+    found = bytes_of(data, values)
+    if found is None or narrowed(_filled(workload)).dtype != "uint8":
+        return None
+    return _Operand(found.base, _Stored("uint8", found.least), found.zero - found.least)
+
+
+def _filled(workload: Workload) -> Workload:
+    """Returns a workload with channels up to whole words."""
+    if isinstance(workload, Dense):
+        return replace(workload, in_features=-(-workload.in_features // _WORD) * _WORD)
+    if isinstance(workload, Conv2d) and workload.groups == 1:
+        return replace(workload, in_channels=-(-workload.in_channels // _WORD) * _WORD)
+    return workload
 
 
 def _tensors(call: ir.Call) -> list[relax.Var]:
@@ -57,10 +107,10 @@ def _tensors(call: ir.Call) -> list[relax.Var]:
 
 
 class _Narrower(PyExprMutator):  # type: ignore[misc]
-    """Attributes: the types of anchor operators and of stored values, by the variables that they are bound to."""
+    """Attributes: the data of anchor operators, and how values are stored, by the variables that they are bound to."""
 
-    anchors: dict[relax.Var, str]
-    stored_as: dict[relax.Var, str]
+    anchors: dict[relax.Var, _Operand]
+    stored_as: dict[relax.Var, _Stored]
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
@@ -72,18 +122,40 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         variable, operator = self._binding, operator_of(call)
-        if (anchor := self.anchors.get(variable)) is not None:
-            return self._narrow_anchor(call, anchor)
-        if operator in _COMMUTING and (dtype := self.stored_as.get(variable)) is not None:
-            moved = self._on(call, lambda operand: self._rounded_to(operand, dtype))
-            self._rounded[variable] = self.builder_.emit(moved)
-            return relax.op.astype(self._rounded[variable], "float32")
+        if (operand := self.anchors.get(variable)) is not None:
+            return self._of_bytes(call, operand) if operand.stored.dtype == "uint8" else self._of_floats(call, operand)
+        if operator in _COMMUTING and (stored := self.stored_as.get(variable)) is not None:
+            self._rounded[variable] = self.builder_.emit(self._on(call, lambda each: self._rounded_to(each, stored)))
+            return self._wide(self._rounded[variable], stored)
+        if operator == "relax.astype" and (rounded := self._as_stored(call)) is not None:
+            return rounded
         return self._on(call, self._widened) if operator in _READERS else self.visit_expr_post_order(call)
 
-    def _narrow_anchor(self, call: ir.Call, dtype: str) -> ir.Call:
-        data, weight = call.args
-        values = np.asarray(value_of(weight)).astype(getattr(ml_dtypes, dtype))
-        return with_attrs(call, [self._rounded_to(data, dtype), relax.const(values, dtype)], out_dtype="float32")
+    def _of_floats(self, call: ir.Call, operand: _Operand) -> ir.Call:
+        dtype = operand.stored.dtype
+        weight = np.asarray(value_of(call.args[1])).astype(getattr(ml_dtypes, dtype))
+        data = self._rounded_to(operand.data, operand.stored)
+        return with_attrs(call, [data, relax.const(weight, dtype)], out_dtype="float32")
+
+    def _of_bytes(self, call: ir.Call, operand: _Operand) -> ir.Expr:
+        """Returns the product of bytes, less that of their zero point, which is what the padding is of."""
+        data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
+        axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
+        missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % _WORD
+        pads = [int(pad) for pad in call.attrs.padding] if is_image and operand.zero else [0] * 4
+        if missing or any(pads):
+            top, left, bottom, right = pads
+            widths = [0, 0, top, bottom, left, right, 0, missing] if is_image else [0] * (2 * len(data.ty.shape))
+            widths[-1] = missing
+            data = self.builder_.emit(relax.op.nn.pad(data, widths, pad_value=float(operand.zero)))
+        filled = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
+        changed: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
+        product = with_attrs(call, [data, relax.const(filled)], out_dtype="int32", **changed)
+        return product if not operand.zero else self._less_zero(product, operand.zero, weight)
+
+    def _less_zero(self, product: ir.Call, zero: int, weight: NDArray[Any]) -> ir.Expr:
+        sums = zero * weight.reshape(-1, weight.shape[-1]).sum(0, dtype=np.int64)
+        return relax.op.subtract(self.builder_.emit(product), relax.const(sums.astype(np.int32)))
 
     def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
         """Returns the call with the variables of float32 that it reads changed."""
@@ -96,15 +168,29 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
 
         return with_attrs(call, list(map(changed, call.args)))
 
-    def _rounded_to(self, operand: relax.Var, dtype: str) -> ir.Expr:
-        """Returns a value in a narrower type; it is rounded once."""
+    def _rounded_to(self, operand: relax.Var, stored: _Stored) -> ir.Expr:
+        """Returns a value as it is stored; it is rounded once."""
         if operand not in self._rounded:
-            self._rounded[operand] = self.builder_.emit(relax.op.astype(self.visit_expr(operand), dtype))
+            value = self.visit_expr(operand)
+            if stored.offset:
+                value = self.builder_.emit(relax.op.subtract(value, relax.const(float(stored.offset), "float32")))
+            self._rounded[operand] = self.builder_.emit(relax.op.astype(value, stored.dtype))
         return self._rounded[operand]
 
     def _widened(self, operand: relax.Var) -> ir.Expr:
         """Returns a value in float32, as it is stored; no other operator shares the conversion."""
-        dtype = self.stored_as.get(operand)
-        if dtype is None:
-            return self.visit_expr(operand)
-        return self.builder_.emit(relax.op.astype(self._rounded_to(operand, dtype), "float32"))
+        stored = self.stored_as.get(operand)
+        return self.visit_expr(operand) if stored is None else self._wide(self._rounded_to(operand, stored), stored)
+
+    def _wide(self, rounded: ir.Expr, stored: _Stored) -> ir.Expr:
+        wide = self.builder_.emit(relax.op.astype(rounded, "float32"))
+        if stored.offset:
+            wide = self.builder_.emit(relax.op.add(wide, relax.const(float(stored.offset), "float32")))
+        return wide
+
+    def _as_stored(self, call: ir.Call) -> ir.Expr | None:
+        """Returns the stored value of which a conversion is a copy; None for all other conversions."""
+        stored = self.stored_as.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        if stored is None or stored.offset or str(call.attrs.dtype) != stored.dtype:
+            return None
+        return self._rounded_to(call.args[0], stored)

@@ -11,7 +11,7 @@ from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
-from anole.targets.cpu.device.precision import DTYPES, FLOAT32
+from anole.targets.cpu.device.precision import DTYPES, FLOAT32, WHOLE, has_bytes
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
 from anole.targets.cpu.templates.narrow import in_words
@@ -77,10 +77,13 @@ class CpuTarget:
         return True
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns a workload of float32 in the type of the target's precision where that should be faster."""
-        if self.dtype == "float32":
+        """Returns a workload of float32 in the type of the target's precision, or of its whole numbers, if faster."""
+        dtype = self.dtype
+        if getattr(workload, "exact", False):
+            dtype = WHOLE if has_bytes(self.description.get("features", ())) else FLOAT32
+        if dtype == FLOAT32:
             return workload
-        return programs.narrowed(self.unit, self._threads_fed(workload), workload, self.dtype)
+        return programs.narrowed(self.unit, self._threads_fed(workload), workload, dtype)
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""

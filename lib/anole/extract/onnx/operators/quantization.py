@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.call import Call, Converter, along, const, dtype_of, shape_of
-from anole.extract.onnx.operators.whole_products import convolve_whole, factor, multiply_whole
+from anole.extract.onnx.operators.whole_products import (
+    Factor,
+    constant_factor,
+    convolve_whole,
+    factor,
+    factor_of,
+    multiply_whole,
+)
+from anole.extract.passes.mutators import bound, bound_call, operator_of, value_behind
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
@@ -118,9 +130,104 @@ def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
     return _saturated(call, scaled, None, emit(relax.op.reshape(zero, [])), dtype_of(zero))
 
 
+@dataclass(frozen=True)
+class _Dequantised:
+    """An operand that was dequantised by constants: its whole numbers, as `DequantizeLinear` got them, and their scale.
+
+    Attributes:
+        scale: one number, or one for each index along an axis.
+    """
+
+    numbers: Factor
+    scale: NDArray[Any]
+
+
+def _dequantised(call: Call, index: int) -> _Dequantised | None:
+    """Returns an input of 8 bits before it was dequantised; None for all others."""
+    product: Any = bound_call(call.builder, call.input(index), "relax.multiply")
+    wide: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
+    scale = None if wide is None else _constant_behind(call, product.args[1])
+    if scale is None:
+        return None
+    found, zero = wide.args[0], np.zeros((), np.int32)
+    if (centred := bound_call(call.builder, found, "relax.subtract")) is not None:
+        if (point := _constant_behind(call, centred.args[1])) is None:
+            return None
+        found, zero = centred.args[0], point
+    if (widened := bound_call(call.builder, found, "relax.astype")) is not None:
+        found = widened.args[0]
+    return _Dequantised(factor_of(call, found, zero), scale) if dtype_of(found) in ("uint8", "int8") else None
+
+
+def _constant_behind(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
+    """Returns the value of an expression that reshapes or converts a constant; None for all others."""
+    if (value := value_behind(call.builder, expr)) is not None:
+        return value
+    made: Any = bound(call.builder, expr)
+    if operator_of(made) not in ("relax.reshape", "relax.astype"):
+        return None
+    inner = _constant_behind(call, made.args[0])
+    return None if inner is None else inner.reshape(shape_of(expr)).astype(dtype_of(expr))
+
+
+def _both(call: Call, axis: int) -> tuple[Factor, Factor, NDArray[Any]] | None:
+    """Returns data and constant weight of a product before they were dequantised, and the scale of the product.
+
+    The data has one scale; the weight may have one for each index along an axis, whose shape the result's scale has.
+    """
+    data, weight = _dequantised(call, 0), _dequantised(call, 1)
+    if data is None or weight is None or weight.numbers.values is None or data.scale.size != 1:
+        return None
+    own, shape = weight.scale, weight.numbers.values.shape
+    if own.size != 1 and own.size != shape[axis]:
+        return None
+    return data.numbers, weight.numbers, (data.scale.reshape(()) * own.reshape(-1)).astype(np.float32)
+
+
+def _conv(call: Call) -> relax.Expr:
+    """Convolves whole numbers where both operands were dequantised, and scales the result."""
+    found = _both(call, 0)
+    if found is None:
+        return call.by_tvm()
+    data, weight, scale = found
+    rank = len(shape_of(data.numbers))
+    return _scaled(call, convolve_whole(call, data, weight), scale.reshape(along(1, rank)), along(1, rank))
+
+
+def _gemm(call: Call) -> relax.Expr:
+    found = _both(call, 0 if call.flag("transB") else -1)
+    is_plain = not call.flag("transA") and {call.attributes.get(name, 1.0) for name in ("alpha", "beta")} == {1.0}
+    if found is None or not is_plain:
+        return call.by_tvm()
+    data, weight, scale = found
+    if call.flag("transB") and weight.values is not None:
+        weight = constant_factor(weight.values.T)
+    return _scaled(call, multiply_whole(call, data, weight), scale, None)
+
+
+def _matmul(call: Call) -> relax.Expr:
+    found = _both(call, -1)
+    if found is None or len(call.shape(1)) < 2:
+        return call.by_tvm()
+    data, weight, scale = found
+    return _scaled(call, multiply_whole(call, data, weight), scale, None)
+
+
+def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: list[int] | None) -> relax.Expr:
+    """Returns a product of whole numbers in float32, with its scale and with the operator's bias, if it has one."""
+    result = call.emit(relax.op.multiply(call.cast(product, "float32"), const(scale, "float32")))
+    if not call.has(2):
+        return result
+    bias = call.input(2) if bias_shape is None else call.emit(relax.op.reshape(call.input(2), bias_shape))
+    return relax.op.add(result, bias)
+
+
 CONVERTERS: dict[str, Converter] = {
+    "Conv": _conv,
     "ConvInteger": lambda call: convolve_whole(call, factor(call, 0, 2, 1), factor(call, 1, 3, 0)),
     "DequantizeLinear": _dequantize,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
     "DynamicQuantizeLinear": lambda call: dynamic_quantize(call, call.input(0)),
     "MatMulInteger": lambda call: multiply_whole(call, factor(call, 0, 2, -2), factor(call, 1, 3, -1)),
     "QLinearConv": _qlinear_conv,

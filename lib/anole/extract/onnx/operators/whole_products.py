@@ -1,41 +1,26 @@
 """Products of small whole numbers in float32, whose sums are exact, so that they have the templates of other products.
 
-Every whole number up to 2**24 is a number in float32. A sum of products is exact, in whatever order it is computed, if
-no sum of a part of them exceeds that. For 8-bit data and constant weights the bound follows from the weights: a part of
-the sum lies between the products of the data's extremes with the positive and with the negative weights. Where the sum
-of all channels may be larger, it is split into sums of some channels, which are added in int32.
-
 Such a product has float32 operands and a result of type int32. This keeps passes from merging scales into its weights,
-and tells that it must be computed as it is, see `anole.task.Conv2d.exact`.
+and tells that it must be computed as it is, see `anole.task.Conv2d.exact`. Targets that multiply bytes compute it so,
+see `anole.extract.passes.narrow`; for others, `anole.extract.passes.exact_sums` keeps its sums exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import relax
+from tvm import ir, relax
 
 from anole.extract.onnx.operators.call import Call, along, const, dtype_of, shape_of
 from anole.extract.onnx.operators.convolution import Window, convolve, groups_of
+from anole.extract.passes.exact_sums import Ranges, exact_parts, uniform_parts
 from anole.extract.passes.mutators import bound, bound_call, operator_of
 
-_LARGEST = 2**24
-"""All whole numbers up to this are exact in float32."""
-
-_MOST_BYTE = 255
-"""The greatest absolute value of 8 bits less their zero point."""
-
-_ANY_BYTE = ((0, _MOST_BYTE), (-_MOST_BYTE, 0))
-"""The ranges of 8 bits less the least and the greatest zero point."""
-
 _Values = NDArray[Any]
-_Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -49,13 +34,29 @@ class Factor:
     """
 
     numbers: relax.Expr
-    ranges: _Ranges
+    ranges: Ranges
     values: _Values | None
 
     @property
     def most(self) -> int:
         """The greatest absolute value."""
         return max(max(-low, high) for low, high in self.ranges)
+
+
+def constant_factor(values: _Values) -> Factor:
+    """Returns constant numbers less their zero points."""
+    return Factor(const(values, "float32"), ((int(values.min()), int(values.max())),), values)
+
+
+def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
+    """Returns numbers of 8 bits less constant zero points, which broadcast to them."""
+    if isinstance(data, ir.GenericConst):
+        return constant_factor(data.value.numpy().astype(np.int32) - zero.astype(np.int32))
+    info, numbers = np.iinfo(dtype_of(data)), whole_float(call, data)
+    if zero.any():
+        numbers = call.emit(relax.op.subtract(numbers, const(zero, "float32")))
+    ends = (int(zero.min()), int(zero.max()))
+    return Factor(numbers, tuple((int(info.min) - end, int(info.max) - end) for end in ends), None)
 
 
 def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
@@ -67,8 +68,8 @@ def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
     has_zero = call.has(zero_index)
     shape = _zero_shape(call, index, zero_index, axis) if has_zero else ()
     if values is not None and (zeros is not None or not has_zero):
-        centred = values.astype(np.int32) - (0 if zeros is None else zeros.astype(np.int32).reshape(shape))
-        return Factor(const(centred, "float32"), ((int(centred.min()), int(centred.max())),), centred)
+        point = np.zeros((), np.int32) if zeros is None else zeros.astype(np.int32).reshape(shape)
+        return constant_factor(values.astype(np.int32) - point)
     info = np.iinfo(dtype_of(data))
     if not has_zero:
         ends: tuple[int, ...] = (0,)
@@ -122,23 +123,21 @@ def convolve_whole(call: Call, data: Factor, weight: Factor) -> relax.Expr:
     parts = None
     if values is not None and rank in _CONVOLUTIONS:
         outputs, channels = values.shape[:2]
-        parts = _parts(_bounds(data.ranges, values.reshape(outputs, channels, -1).transpose(1, 2, 0)))
+        parts = exact_parts(data.ranges, values.reshape(outputs, channels, -1).transpose(1, 2, 0))
     if values is None or parts is None or (groups > 1 and len(parts) > 1):
         return convolve(call, *(call.cast(each.numbers, "int32") for each in (data, weight)))
     window = Window.of(call, values.shape[2:], shape_of(data.numbers)[2:])
-
-    def one(part: slice) -> relax.Expr:
-        return _CONVOLUTIONS[rank](
-            _sliced(call, data.numbers, 1, part) if len(parts) > 1 else data.numbers,
-            const(values[:, part], "float32"),
+    return call.emit(
+        _CONVOLUTIONS[rank](
+            data.numbers,
+            weight.numbers,
             strides=window.strides,
             padding=(*window.before, *window.after),
             dilation=window.dilations,
             groups=groups,
             out_dtype="int32",
         )
-
-    return _total(call, [one(part) for part in parts])
+    )
 
 
 _CONVOLUTIONS: dict[int, Any] = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3: relax.op.nn.conv3d}
@@ -148,13 +147,8 @@ _CONVOLUTIONS: dict[int, Any] = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3
 def multiply_whole(call: Call, left: Factor, right: Factor) -> relax.Expr:
     """Returns the matrix product of two operands, of type int32."""
     inner = shape_of(left.numbers)[-1]
-    if right.values is not None:
-        axis = max(right.values.ndim - 2, 0)
-        bounds = _bounds(left.ranges, np.moveaxis(right.values, axis, 0).reshape(inner, 1, -1))
-    else:
-        bounds = _uniform(inner, left.most * right.most)
-    parts = _parts(bounds)
-    assert parts is not None
+    # What is computed is read as it lies in memory, maybe transposed, by a product whose type cannot be int32.
+    parts = [slice(0, inner)] if right.values is not None else uniform_parts(inner, left.most * right.most)
     if len(parts) == 1:
         return call.emit(relax.op.matmul(left.numbers, right.numbers, out_dtype="int32"))
 
@@ -163,58 +157,9 @@ def multiply_whole(call: Call, left: Factor, right: Factor) -> relax.Expr:
         operands = _sliced(call, left.numbers, -1, part), _sliced(call, right.numbers, rows, part)
         return relax.op.matmul(*operands, out_dtype="int32")
 
-    return _total(call, [one(part) for part in parts])
-
-
-def exact_runs(inputs: int, weight: _Values | None) -> tuple[slice, ...]:
-    """Returns runs of inputs of any 8 bits whose products with weights have sums that are exact in float32.
-
-    Args:
-        inputs: the number of inputs.
-        weight: shape (inputs, results); any of 8 bits if None.
-    """
-    bounds = _uniform(inputs, _MOST_BYTE**2) if weight is None else _bounds(_ANY_BYTE, weight[:, None])
-    parts = _parts(bounds)
-    assert parts is not None
-    return tuple(parts)
-
-
-def _uniform(inputs: int, bound: int) -> Iterator[_Values]:
-    """Yields the bound of products with any weights."""
-    return repeat(np.array([bound]), inputs)
-
-
-def _bounds(ranges: _Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:
-    """Yields how far the products with each channel's weights may take a sum up or down, for each zero point.
-
-    The weights of each channel have the shape (taps, results), and its bounds the shape (bounds, results).
-    """
-    ends = [(max(-low, 0), max(high, 0)) for low, high in ranges]
-    for weight in weights:
-        positive, negative = np.maximum(weight, 0).sum(0), np.maximum(-weight, 0).sum(0)
-        ups = [up * positive + down * negative for down, up in ends]
-        downs = [down * positive + up * negative for down, up in ends]
-        yield np.stack(ups + downs)
-
-
-def _parts(bounds: Iterable[_Values]) -> list[slice] | None:
-    """Returns the fewest runs of channels of which no sum exceeds float32's exact numbers; None if a channel does."""
-    found: list[slice] = []
-    first, last, total = 0, 0, np.zeros((), np.int64)
-    for channel, own in enumerate(bounds):
-        total, last = total + own, channel + 1
-        if total.max(initial=0) > _LARGEST:
-            if own.max(initial=0) > _LARGEST:
-                return None
-            found.append(slice(first, channel))
-            first, total = channel, own
-    return [*found, slice(first, last)]
+    return call.emit(reduce(relax.op.add, [call.emit(one(part)) for part in parts]))
 
 
 def _sliced(call: Call, data: relax.Expr, axis: int, part: slice) -> relax.Expr:
     axis %= len(shape_of(data))
     return call.emit(relax.op.strided_slice(data, [axis], [part.start], [part.stop]))
-
-
-def _total(call: Call, products: Sequence[relax.Expr]) -> relax.Expr:
-    return call.emit(reduce(relax.op.add, [call.emit(product) for product in products]))

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 FLOAT32, BF16 = "float32", "bf16"
 
+WHOLE = "uint8"
+"""The type of data that is known to be whole numbers of 8 bits."""
+
 DTYPES = {FLOAT32: "float32", BF16: "bfloat16"}
 """The type of the numbers that are multiplied, by the names of precisions; sums are of float32."""
 
@@ -15,3 +18,8 @@ _NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"}
 def lacks(precision: str, features: Iterable[str]) -> list[str]:
     """Returns the features for a precision that a processor with these lacks; without them, float32 is faster."""
     return sorted(_NEEDS[precision] - set(features))
+
+
+def has_bytes(features: Iterable[str]) -> bool:
+    """Returns whether a processor with these features has exact products of bytes that are faster than of float32."""
+    return "avx2" in set(features)

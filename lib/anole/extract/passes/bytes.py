@@ -1,0 +1,81 @@
+"""Finds the bytes behind the operands of products of whole numbers: what is known to be one of 256 numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import ir, relax
+
+from anole.extract.passes.mutators import operator_of, value_of
+
+_RANGES = {"uint8": 0, "int8": -128}
+"""The least number of each type."""
+
+Values = Mapping[relax.Var, ir.Expr]
+"""What each variable is bound to."""
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """An operand that is a variable less a zero point.
+
+    Attributes:
+        base: the variable, of float32; its values are whole numbers from `least` to 255 more.
+        zero: the zero point.
+    """
+
+    base: relax.Var
+    least: int
+    zero: int
+
+
+def bytes_of(operand: ir.Expr, values: Values) -> Bytes | None:
+    """Returns the bytes behind an operand of float32, or None if it is not known to consist of any."""
+    if not isinstance(operand, relax.Var):
+        return None
+    call: Any = values.get(operand)
+    operator = operator_of(call)
+    if operator == "relax.subtract" and (zero := _whole_scalar(call.args[1])) is not None:
+        inner = bytes_of(call.args[0], values)
+        return None if inner is None else Bytes(inner.base, inner.least, inner.zero + zero)
+    least = _least(operand, values)
+    return None if least is None else Bytes(operand, least, 0)
+
+
+def _least(operand: relax.Var, values: Values) -> int | None:
+    """Returns the least value of whole numbers that are no more than 255 apart; None if this is not known."""
+    call: Any = values.get(operand)
+    operator = operator_of(call)
+    if operator == "relax.astype":
+        return _RANGES.get(str(call.args[0].ty.dtype))
+    if operator in ("relax.permute_dims", "relax.reshape") and isinstance(call.args[0], relax.Var):
+        return _least(call.args[0], values)
+    if operator == "relax.subtract" and (zero := _whole_scalar(call.args[1])) is not None:
+        inner = _least(call.args[0], values)
+        return None if inner is None else inner - zero
+    if operator != "relax.clip":
+        return None
+    low, high = (float(bound.value) for bound in call.args[1:])
+    is_byte = low.is_integer() and high <= low + 255
+    return int(low) if is_byte and _is_whole(call.args[0], values) else None
+
+
+def _is_whole(operand: ir.Expr, values: Values) -> bool:
+    """Returns whether an expression consists of whole numbers."""
+    if isinstance(operand, ir.GenericConst):
+        value = value_of(operand)
+        return value is not None and bool((value == np.round(value)).all())
+    call: Any = values.get(operand) if isinstance(operand, relax.Var) else None
+    operator = operator_of(call)
+    if operator in ("relax.add", "relax.subtract"):
+        return all(_is_whole(each, values) for each in call.args)
+    return operator == "relax.round" or (operator == "relax.astype" and "int" in str(call.args[0].ty.dtype))
+
+
+def _whole_scalar(operand: ir.Expr) -> int | None:
+    """Returns a constant of one whole number; None for all else."""
+    value = value_of(operand)
+    return int(value.item()) if value is not None and value.size == 1 and float(value.item()).is_integer() else None

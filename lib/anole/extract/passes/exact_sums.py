@@ -1,0 +1,149 @@
+"""Splits products of whole numbers in float32 into sums of so few channels that each is exact; int32 adds them.
+
+A sum of products is exact in float32, in whatever order it is computed, if no sum of a part of them exceeds 2**24. For
+8-bit data and constant weights the bound follows from the weights: a part of the sum lies between the products of the
+data's extremes with the positive and with the negative weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.bytes import bytes_of
+from anole.extract.passes.mutators import bindings, operator_of, rewritten, value_of, with_attrs
+
+Ranges = Sequence[tuple[int, int]]
+"""The least and the greatest of some numbers, one pair for each zero point that these may have."""
+
+MOST_BYTE = 255
+"""The greatest absolute value of 8 bits less their zero point."""
+
+ANY_BYTE: Ranges = ((0, MOST_BYTE), (-MOST_BYTE, 0))
+"""The ranges of 8 bits less the least and the greatest zero point."""
+
+_LARGEST = 2**24
+"""All whole numbers up to this are exact in float32."""
+
+_Values = NDArray[Any]
+
+
+def exact_parts(ranges: Ranges, weights: Iterable[_Values]) -> list[slice] | None:
+    """Returns the fewest runs of channels of which no sum exceeds float32's exact numbers; None if a channel does.
+
+    Args:
+        ranges: of the data.
+        weights: those of each channel, shape (taps, results).
+    """
+    return _parts(_bounds(ranges, weights))
+
+
+def exact_runs(inputs: int, weight: _Values | None) -> tuple[slice, ...]:
+    """Returns runs of inputs of any 8 bits whose products with weights have sums that are exact in float32.
+
+    Args:
+        inputs: the number of inputs.
+        weight: shape (inputs, results); any of 8 bits if None.
+    """
+    parts = uniform_parts(inputs, MOST_BYTE**2) if weight is None else exact_parts(ANY_BYTE, weight[:, None])
+    assert parts is not None
+    return tuple(parts)
+
+
+def uniform_parts(inputs: int, bound: int) -> list[slice]:
+    """Returns such runs for products that are at most a bound."""
+    parts = _parts(repeat(np.array([bound]), inputs))
+    assert parts is not None
+    return parts
+
+
+def split_sums(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns a module in normal form in which the sums of products of whole numbers are exact in float32."""
+    values = {binding.var: binding.value for binding in bindings(module["main"])}
+    parts = {variable: found for variable, value in values.items() if len(found := _parts_of(value, values)) > 1}
+    if not parts:
+        return module
+
+    class Splitter(_Splitter):
+        parts_of = parts
+
+    return rewritten(module, mutator(Splitter))
+
+
+def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
+    """Returns the runs of channels of a product of whole numbers with constant weights; an empty list for all else."""
+    if operator_of(call) not in _CHANNELS or [str(each.ty.dtype) for each in (*call.args, call)] != _EXACT:
+        return []
+    weight = value_of(call.args[1])
+    if weight is None or (operator_of(call) == "relax.nn.conv2d" and call.attrs.groups > 1):
+        return []
+    found = bytes_of(call.args[0], values)
+    low = None if found is None else found.least - found.zero
+    ranges = ANY_BYTE if low is None else ((low, low + MOST_BYTE),)
+    by_channel = np.moveaxis(weight.astype(np.int64), max(weight.ndim - 2, 0), 0)
+    return exact_parts(ranges, by_channel.reshape(len(by_channel), -1, weight.shape[-1])) or []
+
+
+_CHANNELS = {"relax.nn.conv2d": 3, "relax.matmul": -1}
+"""The axis of the channels of the data of each product."""
+
+_EXACT = ["float32", "float32", "int32"]
+
+
+class _Splitter(PyExprMutator):  # type: ignore[misc]
+    """Attribute: the runs of channels of products, by the variables that these are bound to."""
+
+    parts_of: dict[relax.Var, list[slice]]
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self._binding = binding.var
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        parts = self.parts_of.get(self._binding)
+        if parts is None:
+            return call
+        data, weight = call.args[0], np.asarray(value_of(call.args[1]))
+        axis, channels = _CHANNELS[operator_of(call)] % len(data.ty.shape), max(weight.ndim - 2, 0)
+
+        def one(part: slice) -> ir.Expr:
+            sliced = self.builder_.emit(relax.op.strided_slice(data, [axis], [part.start], [part.stop]))
+            own = np.take(weight, np.arange(part.start, part.stop), channels)
+            return self.builder_.emit(with_attrs(call, [sliced, relax.const(own)]))
+
+        return reduce(relax.op.add, map(one, parts))
+
+
+def _bounds(ranges: Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:
+    """Yields how far the products with each channel's weights may take a sum up or down, for each zero point.
+
+    The bounds of each channel have the shape (bounds, results).
+    """
+    ends = [(max(-low, 0), max(high, 0)) for low, high in ranges]
+    for weight in weights:
+        positive, negative = np.maximum(weight, 0).sum(0), np.maximum(-weight, 0).sum(0)
+        ups = [up * positive + down * negative for down, up in ends]
+        downs = [down * positive + up * negative for down, up in ends]
+        yield np.stack(ups + downs)
+
+
+def _parts(bounds: Iterable[_Values]) -> list[slice] | None:
+    found: list[slice] = []
+    first, last, total = 0, 0, np.zeros((), np.int64)
+    for channel, own in enumerate(bounds):
+        total, last = total + own, channel + 1
+        if total.max(initial=0) > _LARGEST:
+            if own.max(initial=0) > _LARGEST:
+                return None
+            found.append(slice(first, channel))
+            first, total = channel, own
+    return [*found, slice(first, last)]
