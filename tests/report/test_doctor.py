@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from anole.__main__ import main
+from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
 
 
@@ -34,8 +35,9 @@ def test_the_report_names_the_machine_and_its_measured_peak() -> None:
     peaks = [fact for name, fact in groups["cpu"].items() if re.fullmatch(r"peak, \d+ threads?", name)]
     assert len(peaks) == len({1, description["threads"]})
     for peak in peaks:
-        found = re.fullmatch(r"([\d.,]+) GFLOP/s of float32 multiply-adds", peak)
-        assert found and float(found[1].replace(",", "")) > 1
+        rates = [re.fullmatch(r"([\d.,]+) GFLOP/s of (\w+)( multiply-adds)?", rate) for rate in peak.split("; ")]
+        assert all(rate and float(rate[1].replace(",", "")) > 1 for rate in rates)
+        assert tuple(rate[2] for rate in rates if rate) == get_device(description).dtypes
     assert "MISSING" not in str(groups) and groups["software"]["apache-tvm"].startswith("0.27")
     assert groups["cuda"]["CUDA compilers"] and groups["cuda"]["GPU"]
 

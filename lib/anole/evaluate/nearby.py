@@ -30,7 +30,7 @@ MOST_SENSITIVE = 3.0
 _DEVIATIONS = 3.0
 """How many standard deviations apart the means of two right implementations may be."""
 
-_LEAST_DRAWS, _MOST_DRAWS = 32, 1024
+_LEAST_DRAWS, _MOST_DRAWS = 32, 4096
 _MOST_S = 300.0
 """About how long the draws may take, at whose end there may be too few."""
 

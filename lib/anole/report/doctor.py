@@ -35,7 +35,7 @@ def render_machine() -> Iterator[RenderableType]:
     yield _group("software", software_versions())
     for kind in all_kinds():
         inventory = get_kind(kind).inventory()
-        peaks = {f"peak, {device}": _peak(description) for device, description in inventory.devices.items()}
+        peaks = {f"peak, {device}": _peaks(description) for device, description in inventory.devices.items()}
         if facts := {**inventory.facts, **peaks}:
             yield _group(kind, facts)
 
@@ -58,18 +58,20 @@ def tools() -> dict[str, str]:
     return {"C compiler": found(find_compiler), "linker": found(find_linker)}
 
 
-def _peak(description: Mapping[str, Any]) -> str:
-    """Measures the peak in a separate process, with the same environment as a process that runs candidates."""
+def _peaks(description: Mapping[str, Any]) -> str:
+    """Measures the peaks in a separate process, with the same environment as a process that runs candidates."""
     target = get_device(description)
     with site_of(target) as site, site.timing():
         environment = {**target.environment(), **site.environment()}
-        with Worker(partial(_start_peak, description), preload=target.preload, environment=environment) as worker:
+        with Worker(partial(_start_peaks, description), preload=target.preload, environment=environment) as worker:
             try:
-                gflops: float = worker.call(timeout_s=_TIMEOUT_S)
+                gflops: dict[str, float] = worker.call(timeout_s=_TIMEOUT_S)
             except CallError as error:
                 raise MeasureError(f"the peak cannot be measured: {error}") from error
-    return f"{significant(gflops)} GFLOP/s of float32 multiply-adds"
+    first, *others = (f"{significant(rate)} GFLOP/s of {dtype}" for dtype, rate in gflops.items())
+    return "; ".join([f"{first} multiply-adds", *others])
 
 
-def _start_peak(description: Mapping[str, Any]) -> Any:
-    return get_device(description).peak_gflops
+def _start_peaks(description: Mapping[str, Any]) -> Any:
+    target = get_device(description)
+    return lambda: {dtype: target.peak_gflops(dtype) for dtype in target.dtypes}

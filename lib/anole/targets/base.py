@@ -158,6 +158,7 @@ class Device(Target, Protocol):
         preload: the modules that worker processes import once, before they fork.
         runs_on: the name of the kind of device in TVM's runtime, such as ``cpu``.
         threads: how many threads of the processor run kernels, or launch them.
+        dtypes: the types of numbers that the hardware has multiply-adds of, float32 first.
         compiler_options: TVM's options for compiling whole networks.
         max_relative_error: the relative L2 distance from the reference above which a kernel's answer is wrong.
         cpp_runtime: what a C++ program needs to load a build.
@@ -166,6 +167,7 @@ class Device(Target, Protocol):
     preload: tuple[str, ...]
     runs_on: str
     threads: int
+    dtypes: tuple[str, ...]
     compiler_options: Mapping[str, Any]
     max_relative_error: float
     cpp_runtime: CppRuntime
@@ -207,8 +209,8 @@ class Device(Target, Protocol):
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
         """Returns a runner for candidates on the device of a server; raises TargetError if it has no such device."""
 
-    def peak_gflops(self) -> float:
-        """Measures in this process the speed that no kernel of the target can exceed."""
+    def peak_gflops(self, dtype: str = "float32") -> float:
+        """Measures in this process the speed that no kernel that multiplies numbers of one of `dtypes` can exceed."""
 
 
 class Observable(Device, Protocol):

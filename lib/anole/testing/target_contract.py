@@ -134,7 +134,8 @@ class TargetContract:
         config = present.default_config(workload)
         present.build(workload, config, tmp_path / "kernel.so")
         latency_s = present.runner(workload).load(tmp_path / "kernel.so", config)(10)
-        assert present.peak_gflops() > workload.flop / latency_s / 1e9
+        assert all(present.peak_gflops(dtype) > workload.flop / latency_s / 1e9 for dtype in present.dtypes)
+        assert present.dtypes[0] == "float32"
 
     def test_what_is_simulated_is_exact(self, target: Target, workload: Workload) -> None:
         """A simulated time is the same every time and needs no device."""

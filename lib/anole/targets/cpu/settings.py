@@ -10,7 +10,7 @@ from anole.host.machine import available_cores, available_threads
 from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
-from anole.targets.cpu.device.precision import DTYPES, FLOAT32, lacks
+from anole.targets.cpu.device.precision import DTYPES, FLOAT32, NEEDS, lacks, precisions_of
 from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
 from anole.words import counted
@@ -119,12 +119,15 @@ def _inventory() -> Inventory:
 
     description = describe_cpu()
     features: list[str] = description["features"]
-    used = [feature for feature in features if feature not in OTHER_TYPES]
-    unused = [feature for feature in features if feature in OTHER_TYPES]
+    precisions = precisions_of(features)
+    unneeded = OTHER_TYPES.difference(*(NEEDS[precision] for precision in precisions))
+    used = [feature for feature in features if feature not in unneeded]
+    unused = [feature for feature in features if feature in unneeded]
     lanes = VectorUnit.of(description).lanes
     facts = {"compiled for": f"{description['mcpu']} with {' '.join(used)}, in vectors of {lanes} floats"}
+    facts["precisions"] = " or ".join(precisions)
     if unused:
-        facts["not used"] = f"{' '.join(unused)}: kernels compute in float32"
+        facts["not used"] = f"{' '.join(unused)}: kernels compute in {facts['precisions']}"
     facts["threads"] = str(description["threads"])
     counts = sorted({1, int(description["threads"])})
     return Inventory(facts, {counted(n, "thread"): describe_cpu(threads=n) for n in counts})

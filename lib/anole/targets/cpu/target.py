@@ -11,10 +11,10 @@ from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
-from anole.targets.cpu.device.precision import DTYPES, FLOAT32, WHOLE, has_bytes
+from anole.targets.cpu.device.precision import DTYPES, FLOAT32, WHOLE, has_bytes, precisions_of
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
-from anole.targets.cpu.templates.narrow import in_words
+from anole.targets.cpu.templates.narrow import in_words, word_dtype
 from anole.targets.cpu.templates.register_tiles import is_small
 from anole.targets.kind import is_open
 from anole.task import Workload
@@ -46,6 +46,8 @@ class CpuTarget:
         self.exact = bool(description.get("exact", False))
         self.open = is_open(description)
         self.dtype = DTYPES[str(description.get("precision", FLOAT32))]
+        features = description.get("features", ())
+        self.dtypes = (*map(DTYPES.__getitem__, precisions_of(features)), *((WHOLE,) if has_bytes(features) else ()))
         if self.open:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
 
@@ -80,7 +82,7 @@ class CpuTarget:
         """Returns a workload of float32 in the type of the target's precision, or of its whole numbers, if faster."""
         dtype = self.dtype
         if getattr(workload, "exact", False):
-            dtype = WHOLE if has_bytes(self.description.get("features", ())) else FLOAT32
+            dtype = WHOLE if WHOLE in self.dtypes else FLOAT32
         if dtype == FLOAT32:
             return workload
         return programs.narrowed(self.unit, self._threads_fed(workload), workload, dtype)
@@ -160,11 +162,11 @@ class CpuTarget:
 
         return remote_runner(self.template(workload), workload, self.threads, session)
 
-    def peak_gflops(self) -> float:
+    def peak_gflops(self, dtype: str = "float32") -> float:
         """Measures, in this process, the multiply-add rate of all threads on registers."""
         from anole.targets.cpu.device.peak import peak_gflops
 
-        return peak_gflops(self.description)
+        return peak_gflops(self.description, word_dtype(dtype))
 
     def copy_bytes_per_s(self) -> float:
         """Measures, in this process, the memory bandwidth of copies by all threads."""

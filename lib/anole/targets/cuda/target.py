@@ -38,6 +38,7 @@ class CudaTarget:
     runs_on = "cuda"
     cpp_runtime = CppRuntime("kDLCUDA", ("tvm_runtime", "tvm_runtime_cuda"))
     threads = 1
+    dtypes: tuple[str, ...] = ("float32",)
     max_relative_error = MAX_RELATIVE_ERROR
     template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 2}
     # Parts with fixed shapes are recorded once as a CUDA graph and then launched by a single call.
@@ -170,7 +171,7 @@ class CudaTarget:
 
         return cuda_runner(self.template(workload), workload, self.description["arch"], session)
 
-    def peak_gflops(self) -> float:
+    def peak_gflops(self, dtype: str = "float32") -> float:
         """Measures, in this process, the multiply-add rate of all multiprocessors on registers."""
         self.units()
         from anole.targets.cuda.device.peak import peak_gflops

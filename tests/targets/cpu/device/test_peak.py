@@ -1,13 +1,38 @@
-"""The memory's bandwidth is that of pages that are there."""
+"""Every step multiplies all numbers of its words, and the memory's bandwidth is that of pages that are there."""
 
 from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
+import tvm
 
 from anole.targets.cpu.device import peak
+from anole.targets.cpu.device.builder import load
 from anole.targets.cpu.settings import describe_cpu
+from anole.targets.shared.words import DOTS
+
+DTYPES = ("float32", *DOTS)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_step_adds_a_product(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    monkeypatch.setattr(peak, "_STEPS", 3)
+    kernel = load(peak._schedule(peak._define(1, 4, 8, dtype)), describe_cpu(threads=1))
+    factors = np.array([[2.0] * 8, np.arange(8)], dtype=peak._sum_dtype(dtype))
+    out = tvm.runtime.tensor(np.zeros((1, 4, 8), dtype=factors.dtype))
+    kernel(tvm.runtime.tensor(factors), out)
+    assert (out.numpy() == 2**3 + (2**2 + 2 + 1) * factors[1]).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_number_of_a_word_counts(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    monkeypatch.setattr(peak, "load", lambda *_: lambda *_: time.sleep(0.1))
+    description = describe_cpu(threads=1)
+    unit, numbers = peak.VectorUnit.of(description), 32 // int(tvm.DataType(dtype).bits)
+    flop = 2 * peak._STEPS * min(16, unit.registers - 4) * unit.lanes * numbers
+    assert 0.5 * flop / 0.1 < 1e9 * peak.peak_gflops(description, dtype, seconds=0.0) <= flop / 0.1
 
 
 def test_the_first_copy_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Measures what no kernel exceeds: the multiply-add rate on registers, and how fast all threads copy memory."""
+"""Measures what no kernel exceeds: the multiply-add rates on registers, and how fast all threads copy memory."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tvm import s_tir, te, tirx
 from anole.targets.cpu.device.builder import load
 from anole.targets.cpu.device.runner import mean_s
 from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.shared.words import DOTS, product
 
 _STEPS = 200_000
 
@@ -25,15 +26,21 @@ _STREAMS = 4
 """Number of vectors that one step copies."""
 
 
-def peak_gflops(description: Mapping[str, Any], seconds: float = 1.0) -> float:
-    """Measures independent multiply-adds in registers on every thread: the best of many short bursts."""
+def peak_gflops(description: Mapping[str, Any], dtype: str = "float32", seconds: float = 1.0) -> float:
+    """Measures independent multiply-adds in registers on every thread: the best of many short bursts.
+
+    Args:
+        description: the processor's, as a target.
+        dtype: what is multiplied, numbers or words; a dot product of words is a multiply-add for each number of them.
+        seconds: how long to measure.
+    """
     unit, threads = VectorUnit.of(description), int(description["threads"])
     # Twice the product of latency and pipes, but with room left for the two factors.
     n_accumulators = min(16, unit.registers - 4)
-    kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes)), description)
-    factors = np.full((2, unit.lanes), 0.5, dtype=np.float32)
-    out = np.empty((threads, n_accumulators, unit.lanes), dtype=np.float32)
-    flop = 2 * threads * _STEPS * n_accumulators * unit.lanes
+    kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes, dtype)), description)
+    factors = np.full((2, unit.lanes), 0.5, dtype=_sum_dtype(dtype))
+    out = np.empty((threads, n_accumulators, unit.lanes), dtype=_sum_dtype(dtype))
+    flop = 2 * threads * _STEPS * n_accumulators * unit.lanes * int(tvm.DataType(dtype).lanes)
     return flop / _least_s(kernel, (factors, out), 5, seconds) / 1e9
 
 
@@ -46,7 +53,7 @@ def copy_bytes_per_s(description: Mapping[str, Any], seconds: float = 0.5) -> fl
     return (source.nbytes + copy.nbytes) / _least_s(kernel, (source, copy), 1, seconds)
 
 
-def _least_s(kernel: Any, arrays: Sequence[NDArray[np.float32]], number: int, seconds: float) -> float:
+def _least_s(kernel: Any, arrays: Sequence[NDArray[Any]], number: int, seconds: float) -> float:
     """Returns the least mean time of a run in bursts of `number` runs, of which there is at least one."""
     arguments = repeat(tuple(map(tvm.runtime.tensor, arrays)))
     # In the first run the system maps the arrays' pages, which may take longer than all other runs together.
@@ -57,12 +64,22 @@ def _least_s(kernel: Any, arrays: Sequence[NDArray[np.float32]], number: int, se
     return least_s
 
 
-def _define(threads: int, n_accumulators: int, lanes: int) -> tirx.PrimFunc:
-    factors = te.placeholder((2, lanes), "float32", name="factors")
+def _sum_dtype(dtype: str) -> str:
+    return DOTS[dtype][1] if dtype in DOTS else dtype
+
+
+def _define(threads: int, n_accumulators: int, lanes: int, dtype: str) -> tirx.PrimFunc:
+    factors = te.placeholder((2, lanes), _sum_dtype(dtype), name="factors")
     step = te.reduce_axis((0, _STEPS), "step")
-    # The reduction's combiner is acc = acc * a + b, which no compiler can shorten.
+
+    def multiplied(value: Any) -> Any:
+        return tirx.reinterpret("int32", value) if dtype in DOTS else value
+
+    # The reduction's combiner is acc = b + acc * a, which no compiler can shorten.
     horner = te.comm_reducer(
-        lambda acc, addend: acc * factors[0, 0] + addend, lambda _: tirx.const(1, "float32"), name="horner"
+        lambda acc, addend: addend + product(dtype, multiplied(acc), multiplied(factors[0, 0])),
+        lambda _: tirx.const(1, _sum_dtype(dtype)),
+        name="horner",
     )
     out = te.compute(
         (threads, n_accumulators, lanes), lambda t, i, lane: horner(factors[1, lane], axis=step), name="peak"

@@ -12,14 +12,21 @@ WHOLE = "uint8"
 DTYPES = {FLOAT32: "float32", BF16: "bfloat16"}
 """The type of the numbers that are multiplied, by the names of precisions; sums are of float32."""
 
-_NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"})}
+NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"})}
+"""The features without which a precision would be slower than float32."""
 
 
 def lacks(precision: str, features: Iterable[str]) -> list[str]:
     """Returns the features for a precision that a processor with these lacks; without them, float32 is faster."""
-    return sorted(_NEEDS[precision] - set(features))
+    return sorted(NEEDS[precision] - set(features))
 
 
 def has_bytes(features: Iterable[str]) -> bool:
     """Returns whether a processor with these features has exact products of bytes that are faster than of float32."""
     return "avx2" in set(features)
+
+
+def precisions_of(features: Iterable[str]) -> tuple[str, ...]:
+    """Returns the precisions of a processor with these features, float32 first."""
+    found = set(features)
+    return tuple(precision for precision in DTYPES if not lacks(precision, found))

@@ -33,12 +33,16 @@ def can_be_narrow(w: Workload, dtype: str) -> bool:
     return summed % NUMBERS_OF_WORD[dtype] == 0
 
 
+def word_dtype(dtype: str) -> str:
+    """Returns the type of words of narrow numbers, or any other type as it is."""
+    return f"{dtype}x{NUMBERS_OF_WORD[dtype]}" if dtype in NUMBERS_OF_WORD else dtype
+
+
 def in_words(w: _Workload) -> _Workload:
     """Returns a workload of narrow numbers as one of words, or a workload of words as it is."""
     if not is_narrow(w):
         return w
-    numbers = NUMBERS_OF_WORD[w.dtype]
-    dtype = f"{w.dtype}x{numbers}"
+    numbers, dtype = NUMBERS_OF_WORD[w.dtype], word_dtype(w.dtype)
     if isinstance(w, Conv2d):
         return replace(w, in_channels=w.in_channels // numbers, dtype=dtype, exact=False)
     assert isinstance(w, Dense)
