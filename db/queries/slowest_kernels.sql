@@ -36,7 +36,7 @@ select
     round(nullif(kernel_latency.calls * kernel_latency.flop, 0) / kernel_latency.latency_s / 1e9, 1) as gflops,
     round(
         100.0 * kernel_latency.calls * max(
-            kernel_latency.flop / kernel_profile.peak_flop_per_s,
+            kernel_latency.flop / coalesce(kernel_latency.peak_flop_per_s, kernel_profile.peak_flop_per_s),
             kernel_latency.size_bytes / kernel_profile.peak_bytes_per_s
         ) / kernel_latency.latency_s,
         1

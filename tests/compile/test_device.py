@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -11,7 +12,9 @@ import tvm
 
 from anole.compile.device import MemoryPlan, describe_kernels
 from anole.documents.build import BuiltKernel
-from anole.extract.graph import find_layers
+from anole.extract.graph import find_layers, narrowed_for
+from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.reference import out_shape
 
 from .conftest import by_default, lowered
@@ -40,6 +43,16 @@ def test_every_layer_is_in_the_kernel_of_its_task(network: Callable[[str], Any])
 def test_a_kernel_that_is_called_twice_stands_for_both_layers(network: Callable[[str], Any]) -> None:
     kernels = kernels_of(network("twins"))
     assert [(kernel.calls, kernel.layers) for kernel in kernels if kernel.layers] == [(2, ("0", "2"))]
+
+
+def test_a_kernel_has_the_type_of_the_numbers_that_it_multiplies(network: Callable[[str], Any]) -> None:
+    net = network("residual")
+    target = get_target(describe_cpu(mcpu="znver4", model="elsewhere", threads=2, precision="bf16"))
+    kernels = kernels_of(replace(net, target=target, imported=narrowed_for(net.imported, target)))
+    dtypes = {name: kernel.dtype for kernel in kernels for name in kernel.layers or (kernel.name,)}
+    # The three channels of the first layer fill no words.
+    assert dtypes["stem.0"] is None and dtypes["head"] == "bfloat16"
+    assert {kernel.dtype for kernel in kernels if not kernel.flop} == {None}
 
 
 def test_who_writes_a_slice_moves_no_more_than_that(network: Callable[[str], Any]) -> None:

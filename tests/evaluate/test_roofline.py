@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from anole.documents.build import read_build
+from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import read_evaluation
-from anole.evaluate.roofline import Row
+from anole.evaluate.kernel_times import KernelTimes
+from anole.evaluate.roofline import Roofline, Row, measure_roofline, profile_of, rows_of
 
 from ..tiny_builds import run_python
 
@@ -18,7 +19,7 @@ import logging, sys
 from pathlib import Path
 from anole.evaluate import roofline
 
-roofline.measure_roofline = lambda target: roofline.Roofline(1e18, 1e18)
+roofline.measure_roofline = lambda target, kernels: roofline.Roofline(1e18, 1e18)
 roofline._LEAST_S = 0.0
 logging.basicConfig(stream=sys.stdout)
 """
@@ -42,6 +43,28 @@ def test_which_kernels_are_slow() -> None:
         row("short", 0.2, 0.01, seconds=5e-5, calls=10),
     ]
     assert [each.kernel for each in rows if each.is_slow] == ["slow", "slowest"]
+
+
+class Machine:
+    """A processor that multiplies bfloat16 twice as fast as float32."""
+
+    def peak_gflops(self, dtype: str = "float32") -> float:
+        return {"float32": 100.0, "bfloat16": 200.0}[dtype]
+
+    def copy_bytes_per_s(self) -> float:
+        return 1e9
+
+
+def test_a_kernel_is_judged_by_the_roof_of_what_it_multiplies() -> None:
+    kernels = [
+        BuiltKernel("float32", 2, None, (), 10**8, 10),
+        BuiltKernel("bfloat16", 2, None, (), 10**8, 10, "bfloat16"),
+    ]
+    assert measure_roofline(Machine(), kernels[:1]) == Roofline(1e11, 1e9)
+    peak, times = measure_roofline(Machine(), kernels), KernelTimes({"float32": 4e-3, "bfloat16": 2e-3}, 1e-2)
+    assert [row.roofline for row in rows_of(kernels, times, peak)] == [pytest.approx(0.5)] * 2
+    profile = profile_of(kernels, times, peak)
+    assert (profile.peak_flop_per_s, [each.peak_flop_per_s for each in profile.kernels]) == (1e11, [None, 2e11])
 
 
 @pytest.mark.guard

@@ -18,6 +18,7 @@ from anole.plain import to_plain
 from ..record_project import execute
 
 OLDER = (
+    "alter table kernel_latency drop column peak_flop_per_s",
     "alter table evaluation drop column speedup_low; alter table evaluation drop column speedup_high",
     "alter table load_latency drop column start_s; drop table kernel_profile; drop table kernel_latency",
     "drop index trial_status",

@@ -94,7 +94,7 @@ def test_a_build_whose_kernels_cannot_be_timed_is_refused(
         profile_build(tmp_path, 0.0)
 
 
-PEAK = Roofline(flop_per_s=1e12, bytes_per_s=1e10)
+PEAK = Roofline(flop_per_s=1e12, bytes_per_s=1e10, narrow_flop_per_s={"bfloat16": 2e12})
 ROWS = (
     Row("fused_conv2d_add_relu", ("layer1.0.conv1", "layer1.1.conv1_of_a_long_name"), 2, 2e-3, 0.8, 10**9, 10**6, 0.5),
     Row("max_pool2d1", (), 1, 4e-4, 0.16, 0, 2 * 10**6, 0.2),
@@ -105,6 +105,7 @@ PROFILE = Profile("net-cpu", 2, ROWS, 2.4e-3, 2.5e-3, PEAK)
 def test_the_least_time_is_that_of_arithmetic_or_of_memory() -> None:
     assert PEAK.least_s(10**9, 10**6) == pytest.approx(1e-3)
     assert PEAK.least_s(10**9, 10**8) == pytest.approx(1e-2)
+    assert PEAK.least_s(10**9, 10**6, "bfloat16") == pytest.approx(5e-4)
 
 
 def shown(**settings: Any) -> str:
@@ -118,7 +119,7 @@ def shown(**settings: Any) -> str:
 def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
     title, roof, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in shown(width=width).splitlines())
     assert title == ["net-cpu: 2.50 ms with 2 threads"]
-    assert roof == ["the roof: 1,000 GFLOP/s and 10.0 GB/s, measured beside it"]
+    assert roof == ["the roof: 1,000 GFLOP/s (2,000 of bfloat16) and 10.0 GB/s, measured beside it"]
     assert header == ["layers", "calls", "time", "share", "rate", "of roof"]
     assert [line[1:] for line in lines] == [
         ["2", "2.00 ms", "80.0 %", "500 GFLOP/s", "50 %"],

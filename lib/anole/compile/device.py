@@ -87,6 +87,7 @@ def describe_kernels(
                 layers=tuple(filter(None, names)),
                 flop=0 if workload is None else workload.flop,
                 size_bytes=_moved_bytes(func),
+                dtype=None if workload is None or workload.dtype == "float32" else workload.dtype,
             )
         )
     return tuple(kernels)

@@ -76,6 +76,7 @@ class BuiltKernel:
         calls: of one run of the network.
         flop: floating-point operations of one call.
         size_bytes: bytes of its inputs and outputs.
+        dtype: the type of the numbers that it multiplies if they are narrow; None for float32.
     """
 
     name: str
@@ -84,6 +85,7 @@ class BuiltKernel:
     layers: tuple[str, ...]
     flop: int
     size_bytes: int
+    dtype: Annotated[str | None, LATER] = None
 
 
 @dataclass(frozen=True)

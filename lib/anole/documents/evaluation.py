@@ -68,7 +68,11 @@ class LoadLatency:
 
 @dataclass(frozen=True)
 class KernelLatency:
-    """A kernel's seconds in all its calls of one run of the network; its operations and bytes are those of one call."""
+    """A kernel's seconds in all its calls of one run of the network; its operations and bytes are those of one call.
+
+    Attributes:
+        peak_flop_per_s: the peak of the narrow numbers that it multiplies; None if it is that of the profile.
+    """
 
     kernel: str
     layers: tuple[str, ...]
@@ -76,6 +80,7 @@ class KernelLatency:
     flop: int
     size_bytes: int
     latency_s: float
+    peak_flop_per_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from anole.documents.build import BuiltKernel, read_build
@@ -35,14 +35,19 @@ class Roofline:
     """The machine's peak rates, measured in the same process as the kernels.
 
     A multiply-add is two operations, and a copy counts bytes read and bytes written.
+
+    Attributes:
+        flop_per_s: of float32.
+        narrow_flop_per_s: of narrower numbers that the kernels multiply, by their type.
     """
 
     flop_per_s: float
     bytes_per_s: float
+    narrow_flop_per_s: Mapping[str, float] = field(default_factory=dict, hash=False)
 
-    def least_s(self, flop: int, size_bytes: int) -> float:
-        """Returns a lower bound of the seconds that a number of operations on an amount of memory take."""
-        return max(flop / self.flop_per_s, size_bytes / self.bytes_per_s)
+    def least_s(self, flop: int, size_bytes: int, dtype: str = "float32") -> float:
+        """Returns a lower bound of the seconds that operations on numbers of a type and an amount of memory take."""
+        return max(flop / self.narrow_flop_per_s.get(dtype, self.flop_per_s), size_bytes / self.bytes_per_s)
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,11 @@ class Row:
         return self.share > _LEAST_SHARE and self.roofline < _LEAST_ROOFLINE and not is_short
 
 
-def measure_roofline(target: Observable) -> Roofline:
-    """Measures the peak rates in this process; hold the device meanwhile."""
-    return Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s())
+def measure_roofline(target: Observable, kernels: Iterable[BuiltKernel]) -> Roofline:
+    """Measures the peak rates of kernels in this process; hold the device meanwhile."""
+    narrow = sorted({kernel.dtype for kernel in kernels if kernel.dtype})
+    peaks = {dtype: 1e9 * target.peak_gflops(dtype) for dtype in narrow}
+    return Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s(), peaks)
 
 
 def rows_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline) -> tuple[Row, ...]:
@@ -96,7 +103,7 @@ def rows_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline) 
 def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
     seconds, calls = times.kernels_s[kernel.name], kernel.calls
     flop, size_bytes = calls * kernel.flop, calls * kernel.size_bytes
-    share, roofline = seconds / times.whole_s, peak.least_s(flop, size_bytes) / seconds
+    share, roofline = seconds / times.whole_s, peak.least_s(flop, size_bytes, kernel.dtype or "float32") / seconds
     return Row(kernel.name, kernel.layers, calls, seconds, share, flop, size_bytes, roofline)
 
 
@@ -116,21 +123,25 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
     with site_of(target).timing():
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds, _FEWEST_RUNS)
         if all(time_s < _LEAST_S for time_s in times.kernels_s.values()):
-            return _profile(build.kernels, times)
-        peak = measure_roofline(target)
+            return profile_of(build.kernels, times)
+        peak = measure_roofline(target, build.kernels)
     for row in sorted(rows_of(build.kernels, times, peak), key=lambda row: -row.share):
         if row.is_slow:
             _log.warning(
                 "%s: %s takes %.0f %% of the time at %.0f %% of its roof (%s; kernel %s)",
                 *(build.name, row.words, 100 * row.share, 100 * row.roofline, row.rate, row.kernel),
             )
-    return _profile(build.kernels, times, peak)
+    return profile_of(build.kernels, times, peak)
 
 
-def _profile(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline | None = None) -> KernelProfile:
+def profile_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline | None = None) -> KernelProfile:
     """Returns the times of the kernels that were called."""
+    narrow = {} if peak is None else peak.narrow_flop_per_s
     latencies = (
-        KernelLatency(each.name, each.layers, each.calls, each.flop, each.size_bytes, times.kernels_s[each.name])
+        KernelLatency(
+            *(each.name, each.layers, each.calls, each.flop, each.size_bytes, times.kernels_s[each.name]),
+            peak_flop_per_s=narrow.get(each.dtype or "float32"),
+        )
         for each in kernels
         if each.name in times.kernels_s
     )

@@ -1,7 +1,7 @@
 -- The tables of the database and their indexes; the columns of a key come first. Whoever changes them raises the
 -- version; the next merge makes the database anew, and carries over what has no file.
 
-pragma user_version = 1;
+pragma user_version = 2;
 
 create table task (
     key text primary key,
@@ -216,5 +216,6 @@ create table kernel_latency (
     flop integer not null,
     size_bytes integer not null,
     latency_s real not null check (latency_s > 0),
+    peak_flop_per_s real,
     primary key (build, number)
 ) strict;

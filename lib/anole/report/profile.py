@@ -55,7 +55,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     os.environ.update(target.environment())
     with site_of(target).timing():
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
-        peak = measure_roofline(target)
+        peak = measure_roofline(target, build.kernels)
     rows = rows_of(build.kernels, times, peak)
     kernels_s = sum(row.seconds for row in rows)
     return Profile(build.name, target.threads, rows, kernels_s, times.whole_s, peak)
@@ -77,7 +77,9 @@ def render_profile(profile: Profile) -> RenderableType:
     calls = f"{sum(row.calls for row in profile.rows):,}"
     whole = Text("all kernels", style="bold"), calls, duration(kernels_s), percent(kernels_s / profile.whole_s), "", ""
     threads, peak = counted(profile.threads, "thread"), profile.peak
-    roof = f"{significant(peak.flop_per_s / 1e9)} GFLOP/s and {significant(peak.bytes_per_s / 1e9)} GB/s"
+    narrow = (f" ({significant(rate / 1e9)} of {dtype})" for dtype, rate in peak.narrow_flop_per_s.items())
+    arithmetic = f"{significant(peak.flop_per_s / 1e9)} GFLOP/s{''.join(narrow)}"
+    roof = f"{arithmetic} and {significant(peak.bytes_per_s / 1e9)} GB/s"
     return Group(
         Text(f"{profile.build}: {duration(profile.whole_s)} with {threads}", style="bold"),
         Text(f"the roof: {roof}, measured beside it", style="dim"),
