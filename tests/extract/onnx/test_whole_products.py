@@ -126,6 +126,44 @@ def test_no_exact_convolution_is_transformed(tmp_path: Path) -> None:
     assert ALGORITHM not in PLAIN.default_config(workload)
 
 
+def dequantised(net: Network, name: str, scale: Any, zero: Any, **attributes: Any) -> str:
+    net.add("DequantizeLinear", name, net.weight(scale), zero, **attributes)
+    return f"{len(net.nodes) - 1}_DequantizeLinear_0"
+
+
+def quantised(net: Network, name: str, scale: float, zero: int) -> str:
+    net.add("QuantizeLinear", name, net.weight(scale), net.weight(zero, "uint8"))
+    return f"{len(net.nodes) - 1}_QuantizeLinear_0"
+
+
+def in_qdq_form(net: Network) -> None:
+    """As ONNX Runtime's quantiser writes it: weights with a scale for each filter, biases of int32, a zero padding."""
+    rng = net.rng
+    x = quantised(net, net.given(rng.standard_normal((1, 3, 8, 9)).astype(np.float32)), 0.02, 120)
+    scales = rng.uniform(0.001, 0.01, 12).astype(np.float32)
+    weight = net.weight(rng.integers(-127, 128, (12, 3, 3, 3)), "int8")
+    zeros = net.weight(np.zeros(12), "int32"), net.weight(np.zeros(12), "int8")
+    bias = dequantised(net, net.weight(rng.integers(-999, 999, 12), "int32"), scales * 0.02, zeros[0], axis=0)
+    data = dequantised(net, x, 0.02, net.weight(120, "uint8"))
+    kernel = dequantised(net, weight, scales, zeros[1], axis=0)
+    net.add("Conv", data, kernel, bias, pads=[1] * 4, kernel_shape=[3, 3])
+    net.add("Relu", f"{len(net.nodes) - 1}_Conv_0")
+    y = quantised(net, f"{len(net.nodes) - 1}_Relu_0", 0.03, 0)
+    net.add("Flatten", dequantised(net, y, 0.03, net.weight(0, "uint8")))
+    flat = f"{len(net.nodes) - 1}_Flatten_0"
+    dense = dequantised(net, net.weight(rng.integers(-127, 128, (7, 864)), "int8"), 0.004, net.weight(0, "int8"))
+    net.add("Gemm", dequantised(net, quantised(net, flat, 0.03, 0), 0.03, net.weight(0, "uint8")), dense, transB=1)
+
+
+def test_dequantised_operands_are_multiplied_as_whole_numbers(tmp_path: Path) -> None:
+    net = Network(13)
+    in_qdq_form(net)
+    net.check(tmp_path, 1e-5, only_last=True)
+    found = workloads(net, tmp_path)
+    assert [each.operator for each in found] == ["conv2d", "dense"]
+    assert all(each.exact for each in found if not isinstance(each, BatchMatmul))
+
+
 def test_runs_of_any_weights() -> None:
     assert exact_runs(258, None) == (slice(0, 258),)
     assert exact_runs(259, None) == (slice(0, 258), slice(258, 259))

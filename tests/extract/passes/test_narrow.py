@@ -11,10 +11,11 @@ import pytest
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
+from anole.extract.passes.convolutions import CHANNELS_LAST
 from anole.extract.passes.narrow import narrow
 from anole.task import Conv2d, Workload
 
-from .building import calls, conv2d, drawn, module_of, operators, run
+from .building import calls, conv2d, drawn, module_of, operators, outputs, run
 
 X = drawn(1, 8, 8, 4)
 SAME = {"padding": (1, 1)}
@@ -86,3 +87,74 @@ def test_outputs_and_other_operators_read_what_was_not_rounded() -> None:
 def test_a_network_without_narrow_anchors_stays_as_it_is(operand: str) -> None:
     before = module_of(lambda _, x: conv2d(x, 3, 3, 1, 4, groups=4) if operand == "data" else relax.op.exp(x), X.shape)
     assert narrow(before, workload_of, narrowed) is before
+
+
+def quantised(builder: relax.BlockBuilder, x: ir.Expr, scale: float, zero: int, least: int = 0) -> ir.Expr:
+    """Data as whole numbers less a zero point, in float32."""
+    rounded = builder.emit(relax.op.round(builder.emit(relax.op.divide(x, scalar(scale)))))
+    clipped = builder.emit(relax.op.clip(builder.emit(relax.op.add(rounded, scalar(zero))), least, least + 255))
+    return builder.emit(relax.op.subtract(clipped, scalar(zero)))
+
+
+def scalar(value: float) -> ir.Expr:
+    return relax.const(np.float32(value))
+
+
+def whole(*shape: int, seed: int = 1) -> ir.Expr:
+    return relax.const(np.random.default_rng(seed).integers(-128, 128, shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("least", [0, -128])
+@pytest.mark.parametrize("zero", [0, 7])
+@pytest.mark.parametrize("channels", [8, 3])
+@pytest.mark.parametrize("padding", [(0, 0), (1, 2)])
+def test_whole_numbers_are_bytes_and_their_products_exact(
+    least: int, zero: int, channels: int, padding: tuple[int, int]
+) -> None:
+    """Padding is of the zero point, and channels fill whole words."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        data, settings = quantised(builder, x, 0.02, zero + least, least), {"padding": padding, "out_dtype": "int32"}
+        weight = whole(3, 3, channels, 5)
+        return relax.op.nn.conv2d(data, weight, **CHANNELS_LAST, **settings)
+
+    x = drawn(1, 6, 7, channels)
+    after = changed_whole(build, x.shape)
+    (convolution,) = [call for call in calls(after) if call.op.name == "relax.nn.conv2d"]
+    assert [str(each.ty.dtype) for each in (*convolution.args, convolution)] == ["uint8", "int8", "int32"]
+    np.testing.assert_array_equal(run(after, x), run(module_of(build, x.shape), x))
+
+
+def test_dense_layers_and_other_readers_share_the_bytes() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        data = quantised(builder, x, 0.02, 100)
+        first = builder.emit(relax.op.matmul(data, whole(9, 16), out_dtype="int32"))
+        second = builder.emit(relax.op.matmul(data, whole(9, 16, seed=2), out_dtype="int32"))
+        return relax.Tuple([first, second, builder.emit(relax.op.multiply(data, scalar(0.02)))])
+
+    x = drawn(4, 9)
+    after, before = changed_whole(build, x.shape), module_of(build, x.shape)
+    assert sum(str(call.ty.dtype) == "uint8" and call.op.name == "relax.astype" for call in calls(after)) == 1
+    for found, expected in zip(outputs(after, x), outputs(before, x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_may_not_be_bytes_stays_in_float32() -> None:
+    """Numbers that are not rounded, and ranges of more than 256 numbers."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        wide = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 256))
+        parts = builder.emit(relax.op.clip(x, 0, 255))
+        found = [builder.emit(relax.op.matmul(each, whole(8, 4), out_dtype="int32")) for each in (wide, parts, x)]
+        return relax.Tuple(found)
+
+    before = module_of(build, (2, 8))
+    assert narrow(before, workload_of, bytes_too) is before
+
+
+def bytes_too(workload: Workload) -> Workload:
+    return replace(workload, dtype="uint8") if workload.exact else workload
+
+
+def changed_whole(build: Any, *shapes: tuple[int, ...]) -> Any:
+    return narrow(module_of(build, *shapes), workload_of, bytes_too)

@@ -82,8 +82,9 @@ def test_a_processor_that_is_given_has_no_features_of_this_machine(pretend: Call
         ("haswell", "haswell with sse4_2 avx f16c fma avx2, in vectors of 8 floats", None),
         (
             "xeon_amx",
-            f"rocketlake with {' '.join(V4)} avx512_bf16, in vectors of 16 floats",
-            "avx_vnni avx512_vnni avx512_fp16 amx_tile amx_int8 amx_bf16: kernels compute in float32 or bf16",
+            f"rocketlake with {' '.join(V3)} avx_vnni {' '.join(V4[len(V3) :])} avx512_vnni avx512_bf16, "
+            "in vectors of 16 floats",
+            "avx512_fp16 amx_tile amx_int8 amx_bf16: kernels compute in float32 or bf16",
         ),
     ],
 )

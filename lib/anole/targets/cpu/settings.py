@@ -10,7 +10,7 @@ from anole.host.machine import available_cores, available_threads
 from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
-from anole.targets.cpu.device.precision import DTYPES, FLOAT32, NEEDS, lacks, precisions_of
+from anole.targets.cpu.device.precision import BYTE_FEATURES, DTYPES, FLOAT32, NEEDS, lacks, precisions_of
 from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
 from anole.words import counted
@@ -120,7 +120,7 @@ def _inventory() -> Inventory:
     description = describe_cpu()
     features: list[str] = description["features"]
     precisions = precisions_of(features)
-    unneeded = OTHER_TYPES.difference(*(NEEDS[precision] for precision in precisions))
+    unneeded = OTHER_TYPES.difference(*(NEEDS[precision] for precision in precisions), BYTE_FEATURES)
     used = [feature for feature in features if feature not in unneeded]
     unused = [feature for feature in features if feature in unneeded]
     lanes = VectorUnit.of(description).lanes

@@ -16,6 +16,10 @@ NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"})
 """The features without which a precision would be slower than float32."""
 
 
+BYTE_FEATURES = frozenset({"avx_vnni", "avx512_vnni"})
+"""The features with which products of bytes are faster, though not necessary for them."""
+
+
 def lacks(precision: str, features: Iterable[str]) -> list[str]:
     """Returns the features for a precision that a processor with these lacks; without them, float32 is faster."""
     return sorted(NEEDS[precision] - set(features))
