@@ -1,0 +1,109 @@
+"""Times networks in float32, bf16 and int8, untuned, beside other engines that get the same file.
+
+    python -m benchmarks.networks.precision --rivals onnxruntime,openvino.default > docs/results/data/precision.csv
+
+The networks are exported from torchvision with random weights, which take as long as trained ones. ONNX Runtime's
+quantiser writes the files for int8: QDQ form, a scale for each filter, ranges from random images. An engine that is
+given a float32 file computes in float32, unless its name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from anole.declared.entries import ModelSpec
+from anole.evaluate.timing.turns import Pace
+from anole.extract.tasks import extract_tasks
+from anole.targets import get_target
+from anole.targets.cpu.device.precision import precisions_of
+from anole.targets.cpu.settings import describe_cpu
+from benchmarks.common.arguments import chosen, described
+from benchmarks.common.rows import print_rows
+from benchmarks.networks.compare import COLUMNS, compare
+from benchmarks.networks.engines import PACKAGES, compile_untuned
+
+_NETWORKS = ("resnet18", "resnet50", "vgg16", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0")
+_OPSET = 17
+_CALIBRATIONS = 4
+_ADDED = ("precision", "processor", "narrow_share")
+
+
+def main() -> None:
+    """Prints a line for each network, batch, precision and engine."""
+    parser = described(__doc__)
+    parser.add_argument("--networks", default=",".join(_NETWORKS), help="comma-separated, of torchvision")
+    parser.add_argument("--batches", default="1,8", help="comma-separated")
+    parser.add_argument("--rivals", default="onnxruntime,openvino.default", help="comma-separated")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine")
+    given = parser.parse_args()
+    networks, rivals = chosen(given.networks, _NETWORKS), chosen(given.rivals, PACKAGES)
+    batches = [int(batch) for batch in given.batches.split(",")]
+    print_rows((*_ADDED, *COLUMNS), _rows(networks, batches, rivals, Pace(rounds=given.rounds)))
+
+
+def _rows(
+    networks: Sequence[str], batches: Sequence[int], rivals: Sequence[str], pace: Pace
+) -> Iterator[dict[str, Any]]:
+    available = precisions_of(describe_cpu()["features"])
+    for name in networks:
+        for batch in batches:
+            with TemporaryDirectory() as folder:
+                float_file = export(name, batch, Path(folder))
+                for precision in available:
+                    yield from _compared(name, float_file, precision, rivals, pace)
+                yield from _compared(name, quantised(float_file, batch), "int8", rivals, pace)
+
+
+def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
+    """Yields a row for a build of a file and for each rival."""
+    target = get_target(describe_cpu(precision="float32" if precision == "int8" else precision))
+    model, folder = ModelSpec(name, f"onnx:{file}", {}), file.with_suffix(f".{precision}")
+    manifest, tasks = extract_tasks(model, precision, target)
+    compile_untuned(model, manifest, name, folder)
+    flop = {task.key: task.workload.flop for task in tasks if task.workload.dtype != "float32"}
+    narrow = sum(listed.weight * flop.get(listed.key, 0) for listed in manifest.tasks) / manifest.flop
+    added = {"precision": precision, "processor": "{model} ({mcpu})".format(**target.description)}
+    for row in compare(folder, rivals, pace, Path("absent.sqlite")):
+        yield {**added, "narrow_share": f"{narrow:.3f}", **row}
+
+
+def export(name: str, batch: int, folder: Path) -> Path:
+    """Writes a network of torchvision with random weights as an ONNX file and returns its path."""
+    import torch
+    import torchvision
+
+    torch.manual_seed(0)
+    network, path = torchvision.models.get_model(name, weights=None).eval(), folder / f"{name}.onnx"
+    torch.onnx.export(
+        network, (torch.zeros(batch, 3, 224, 224),), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET
+    )
+    return path
+
+
+def quantised(path: Path, batch: int) -> Path:
+    """Writes a file of int8 beside one of float32 and returns its path."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    class Images(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            rng = np.random.default_rng(0)
+            shape = (batch, 3, 224, 224)
+            self._left = [{"x": rng.standard_normal(shape, dtype=np.float32)} for _ in range(_CALIBRATIONS)]
+
+        def get_next(self) -> dict[str, Any] | None:
+            """Returns the next inputs."""
+            return self._left.pop() if self._left else None
+
+    written = path.with_name(f"{path.stem}_int8.onnx")
+    types = {"weight_type": QuantType.QInt8, "activation_type": QuantType.QUInt8}
+    quantize_static(str(path), str(written), Images(), quant_format=QuantFormat.QDQ, per_channel=True, **types)
+    return written
+
+
+if __name__ == "__main__":
+    main()
