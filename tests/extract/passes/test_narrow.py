@@ -158,3 +158,18 @@ def bytes_too(workload: Workload) -> Workload:
 
 def changed_whole(build: Any, *shapes: tuple[int, ...]) -> Any:
     return narrow(module_of(build, *shapes), workload_of, bytes_too)
+
+
+@pytest.mark.parametrize("shape", [(), (1, 1)])
+def test_zero_points_may_be_computed(shape: tuple[int, ...]) -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr, z: ir.Expr) -> ir.Expr:
+        point = builder.emit(relax.op.round(builder.emit(relax.op.multiply(z, scalar(10)))))
+        data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
+        centred = builder.emit(relax.op.subtract(data, point))
+        return relax.op.matmul(centred, whole(12, 5), out_dtype="int32")
+
+    operands = 100 * np.abs(drawn(4, 12)), np.full(shape, 3.3, np.float32)
+    shapes = [each.shape for each in operands]
+    after = changed_whole(build, *shapes)
+    assert "uint8" in {str(call.args[0].ty.dtype) for call in calls(after) if call.op.name == "relax.matmul"}
+    np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from tvm import ir, relax
 
-from anole.extract.passes.mutators import operator_of, value_of
+from anole.extract.passes.mutators import extents, operator_of, value_of
 
 _RANGES = {"uint8": 0, "int8": -128}
 """The least number of each type."""
@@ -24,12 +24,14 @@ class Bytes:
 
     Attributes:
         base: the variable, of float32; its values are whole numbers from `least` to 255 more.
-        zero: the zero point.
+        zero: the zero point as far as it is constant.
+        computed: what else the zero point has, a scalar of float32; None if it is constant.
     """
 
     base: relax.Var
     least: int
     zero: int
+    computed: relax.Var | None = None
 
 
 def bytes_of(operand: ir.Expr, values: Values) -> Bytes | None:
@@ -38,9 +40,11 @@ def bytes_of(operand: ir.Expr, values: Values) -> Bytes | None:
         return None
     call: Any = values.get(operand)
     operator = operator_of(call)
-    if operator == "relax.subtract" and (zero := _whole_scalar(call.args[1])) is not None:
-        inner = bytes_of(call.args[0], values)
-        return None if inner is None else Bytes(inner.base, inner.least, inner.zero + zero)
+    if operator == "relax.subtract" and (inner := bytes_of(call.args[0], values)) is not None:
+        if (zero := _whole_scalar(call.args[1])) is not None:
+            return replace(inner, zero=inner.zero + zero)
+        if inner.computed is None and set(extents(call.args[1])) <= {1} and _is_whole(call.args[1], values):
+            return replace(inner, computed=call.args[1])
     least = _least(operand, values)
     return None if least is None else Bytes(operand, least, 0)
 
@@ -70,6 +74,8 @@ def _is_whole(operand: ir.Expr, values: Values) -> bool:
         return value is not None and bool((value == np.round(value)).all())
     call: Any = values.get(operand) if isinstance(operand, relax.Var) else None
     operator = operator_of(call)
+    if operator == "relax.reshape":
+        return _is_whole(call.args[0], values)
     if operator in ("relax.add", "relax.subtract"):
         return all(_is_whole(each, values) for each in call.args)
     return operator == "relax.round" or (operator == "relax.astype" and "int" in str(call.args[0].ty.dtype))

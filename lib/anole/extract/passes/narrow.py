@@ -14,7 +14,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -47,11 +46,12 @@ class _Stored:
 
 @dataclass(frozen=True)
 class _Operand:
-    """The data of an anchor operator: a stored variable less a zero point."""
+    """The data of an anchor operator: a stored variable less a zero point, of which a part may be computed."""
 
     data: relax.Var
     stored: _Stored
     zero: int = 0
+    computed: relax.Var | None = None
 
 
 def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Narrowed) -> tvm.IRModule:
@@ -86,7 +86,9 @@ def _operand(
     found = bytes_of(data, values)
     if found is None or narrowed(_filled(workload)).dtype != "uint8":
         return None
-    return _Operand(found.base, _Stored("uint8", found.least), found.zero - found.least)
+    if found.computed is not None and isinstance(workload, Conv2d) and any(workload.padding):
+        return None
+    return _Operand(found.base, _Stored("uint8", found.least), found.zero - found.least, found.computed)
 
 
 def _filled(workload: Workload) -> Workload:
@@ -151,11 +153,14 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         filled = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
         changed: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
         product = with_attrs(call, [data, relax.const(filled)], out_dtype="int32", **changed)
-        return product if not operand.zero else self._less_zero(product, operand.zero, weight)
-
-    def _less_zero(self, product: ir.Call, zero: int, weight: NDArray[Any]) -> ir.Expr:
-        sums = zero * weight.reshape(-1, weight.shape[-1]).sum(0, dtype=np.int64)
-        return relax.op.subtract(self.builder_.emit(product), relax.const(sums.astype(np.int32)))
+        sums = weight.reshape(-1, weight.shape[-1]).sum(0, dtype=np.int32)
+        if operand.zero:
+            product = relax.op.subtract(self.builder_.emit(product), relax.const(operand.zero * sums))
+        if operand.computed is not None:
+            zero = self.builder_.emit(relax.op.astype(self.visit_expr(operand.computed), "int32"))
+            own = self.builder_.emit(relax.op.multiply(zero, relax.const(sums)))
+            product = relax.op.subtract(self.builder_.emit(product), own)
+        return product
 
     def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
         """Returns the call with the variables of float32 that it reads changed."""

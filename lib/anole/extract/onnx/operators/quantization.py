@@ -23,7 +23,8 @@ from anole.extract.passes.mutators import bound, bound_call, operator_of, value_
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
 
-def _quantize(call: Call) -> relax.Expr:
+def quantize(call: Call) -> relax.Expr:
+    """Converts `QuantizeLinear`."""
     data = call.input(0)
     dtype = dtype_of(call.input(2)) if call.has(2) else call.dtype("output_dtype", "uint8")
     if call.attributes.get("precision", 0):
@@ -47,7 +48,8 @@ def _saturated(
     return call.cast(call.emit(relax.op.clip(rounded, int(info.min), int(info.max))), dtype)
 
 
-def _dequantize(call: Call) -> relax.Expr:
+def dequantize(call: Call) -> relax.Expr:
+    """Converts `DequantizeLinear`."""
     data = call.input(0)
     if dtype_of(data) not in (*_INTEGERS, "int32"):
         raise call.refuse(f"found {dtype_of(data)}; allowed: {', '.join(_INTEGERS)}, int32")
@@ -194,7 +196,8 @@ def _conv(call: Call) -> relax.Expr:
     return _scaled(call, convolve_whole(call, data, weight), scale.reshape(along(1, rank)), along(1, rank))
 
 
-def _gemm(call: Call) -> relax.Expr:
+def gemm(call: Call) -> relax.Expr:
+    """Multiplies whole numbers where both operands were dequantised, and scales the result."""
     found = _both(call, 0 if call.flag("transB") else -1)
     is_plain = not call.flag("transA") and {call.attributes.get(name, 1.0) for name in ("alpha", "beta")} == {1.0}
     if found is None or not is_plain:
@@ -225,13 +228,13 @@ def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: li
 CONVERTERS: dict[str, Converter] = {
     "Conv": _conv,
     "ConvInteger": lambda call: convolve_whole(call, factor(call, 0, 2, 1), factor(call, 1, 3, 0)),
-    "DequantizeLinear": _dequantize,
-    "Gemm": _gemm,
+    "DequantizeLinear": dequantize,
+    "Gemm": gemm,
     "MatMul": _matmul,
     "DynamicQuantizeLinear": lambda call: dynamic_quantize(call, call.input(0)),
     "MatMulInteger": lambda call: multiply_whole(call, factor(call, 0, 2, -2), factor(call, 1, 3, -1)),
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
-    "QuantizeLinear": _quantize,
+    "QuantizeLinear": quantize,
 }
 """Converters by the operator's type."""

@@ -1,0 +1,105 @@
+"""ONNX Runtime's own operators on 8 bits: their data is dequantised, computed as in float32, and quantised again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tvm import relax
+
+from anole.extract.onnx.operators.call import Call, Converter, const, shape_of
+from anole.extract.onnx.operators.quantization import dequantize, gemm, quantize
+
+_Compute = Callable[..., relax.Expr]
+"""From the call and the dequantised operands to the result."""
+
+
+def _read(call: Call, index: int) -> relax.Expr:
+    """Returns the operand at an index, whose scale and zero point follow it, in float32."""
+    return call.emit(dequantize(replace(call, inputs=_three(call, index), attributes={})))
+
+
+def _written(call: Call, result: relax.Expr, index: int) -> relax.Expr:
+    """Returns a result in 8 bits, whose scale and zero point are the inputs from an index on."""
+    scale, zero = _three(call, index)[:2]
+    return quantize(replace(call, inputs=(call.emit(result), scale, zero), attributes={}))
+
+
+def _three(call: Call, index: int) -> tuple[relax.Expr | None, ...]:
+    return (*call.inputs[index : index + 3], None, None, None)[:3]
+
+
+def _binary(call: Call, compute: _Compute) -> relax.Expr:
+    """Computes an operator of two operands, such as QLinearAdd."""
+    return _written(call, compute(_read(call, 0), _read(call, 3)), 6)
+
+
+def _unary(call: Call, compute: _Compute) -> relax.Expr:
+    """Computes an operator of one operand, such as QLinearSigmoid."""
+    return _written(call, compute(call, _read(call, 0)), 3)
+
+
+def _in_float(operator: str) -> _Compute:
+    """Returns what computes ONNX's operator of a name on the operand of a call, with its attributes."""
+
+    def compute(call: Call, data: relax.Expr) -> relax.Expr:
+        from anole.extract.onnx.operators import CONVERTERS
+
+        kept = {name: value for name, value in call.attributes.items() if name != "channels_last"}
+        own = replace(call, operator=operator, inputs=(data,), attributes=kept)
+        convert = CONVERTERS.get(operator)
+        found: Any = own.by_tvm() if convert is None else convert(own)
+        return found
+
+    return compute
+
+
+def _pool(call: Call, operator: str) -> relax.Expr:
+    if call.flag("channels_last"):
+        raise call.refuse("channels_last is not supported")
+    return _unary(call, _in_float(operator))
+
+
+def _softmax(call: Call) -> relax.Expr:
+    axis = call.axis(len(call.shape(0)), -1)
+    if call.integer("opset", 13) < 13 and axis != len(call.shape(0)) - 1:
+        raise call.refuse("the attribute opset is below 13, and axis is not the last one")
+    return _unary(call, lambda call, data: relax.op.nn.softmax(data, axis))
+
+
+def _concat(call: Call) -> relax.Expr:
+    parts = [_read(call, index) for index in range(2, len(call.inputs), 3)]
+    joined = relax.op.concat(parts, call.axis(len(shape_of(parts[0])), 1))
+    return quantize(replace(call, inputs=(call.emit(joined), *call.inputs[:2]), attributes={}))
+
+
+def _gemm(call: Call) -> relax.Expr:
+    """Multiplies, and leaves the result in float32 if no scale for it is given."""
+    inputs: list[relax.Expr | None] = [_read(call, 0), call.emit(dequantize(_along_columns(call)))]
+    if call.has(6):
+        alpha = const(call.attributes.get("alpha", 1.0), "float32")
+        scale = call.emit(relax.op.multiply(call.emit(relax.op.multiply(call.input(1), call.input(4))), alpha))
+        inputs.append(call.emit(relax.op.multiply(call.cast(call.input(6), "float32"), scale)))
+    result = gemm(replace(call, operator="Gemm", inputs=tuple(inputs)))
+    return _written(call, result, 7) if call.has(7) else result
+
+
+def _along_columns(call: Call) -> Call:
+    """Returns the dequantisation of the right operand, which may have a scale for each column of the result."""
+    return replace(call, inputs=_three(call, 3), attributes={"axis": 0 if call.flag("transB") else 1})
+
+
+CONVERTERS: dict[str, Converter] = {
+    "QGemm": _gemm,
+    "QLinearAdd": partial(_binary, compute=relax.op.add),
+    "QLinearAveragePool": partial(_pool, operator="AveragePool"),
+    "QLinearConcat": _concat,
+    "QLinearGlobalAveragePool": partial(_pool, operator="GlobalAveragePool"),
+    "QLinearLeakyRelu": partial(_unary, compute=_in_float("LeakyRelu")),
+    "QLinearMul": partial(_binary, compute=relax.op.multiply),
+    "QLinearSigmoid": partial(_unary, compute=_in_float("Sigmoid")),
+    "QLinearSoftmax": _softmax,
+}
+"""Converters by the operator's type."""
