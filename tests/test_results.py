@@ -100,6 +100,16 @@ def of_time_to_a_network() -> list[str]:
     return [f"**{own:.0f} s**", *ends, *([f"{min(near) / own:.1f}x"] if near else [])]
 
 
+def of_quantised_files() -> list[str]:
+    found = rows("precision.csv", precision="int8")
+    speedups = {
+        rival: [float(row["speedup"]) for row in found if row["engine"] == rival]
+        for rival in ("onnxruntime", "openvino.default")
+    }
+    mean, *_ = mean_and_range(speedups["openvino.default"])
+    return [*mean_and_range(speedups["onnxruntime"]), mean]
+
+
 ANSWERS: tuple[Callable[[], list[str]], ...] = (
     lambda: mean_and_range(speedups("networks.csv", "onnxruntime")),
     lambda: mean_and_range(speedups("networks_intel.csv", "onnxruntime")),
@@ -111,6 +121,7 @@ ANSWERS: tuple[Callable[[], list[str]], ...] = (
     of_the_papers,
     of_the_presets,
     of_time_to_a_network,
+    of_quantised_files,
 )
 """What each question's line must say, from the files that it links to."""
 
@@ -128,8 +139,8 @@ def test_an_answer_is_what_its_file_says(number: int) -> None:
         assert figure in said, f"{figure} is not in: {said}"
 
 
-def test_there_are_ten_questions_with_a_page_and_a_file_each() -> None:
-    assert len(questions()) == len(ANSWERS) == 10
+def test_there_are_eleven_questions_with_a_page_and_a_file_each() -> None:
+    assert len(questions()) == len(ANSWERS) == 11
     for line in questions():
         page, data = cells(line)[4:]
         assert ".md" in page and "**" in cells(line)[2]
@@ -181,6 +192,13 @@ def test_the_page_of_the_zoo_is_its_report() -> None:
         for line in table(rows("zoo.csv"))
         if line not in page
     ]
+
+
+def test_the_page_of_precisions_is_its_report() -> None:
+    from benchmarks.networks.precision import table
+
+    page = (RESULTS / "precision.md").read_text().splitlines()
+    assert not [line for line in table(rows("precision.csv")) if line not in page]
 
 
 def test_the_page_of_shared_machines_is_its_report() -> None:

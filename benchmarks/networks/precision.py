@@ -3,8 +3,8 @@
     python -m benchmarks.networks.precision --rivals onnxruntime,openvino.default > docs/results/data/precision.csv
 
 The networks are exported from torchvision with random weights, which take as long as trained ones. ONNX Runtime's
-quantiser writes the files for int8: QDQ form, a scale for each filter, ranges from random images. An engine that is
-given a float32 file computes in float32, unless its name says otherwise.
+quantiser writes the files for int8: QDQ form, a scale for each filter, ranges from random images. What
+``openvino.default`` makes of a float32 file is its own choice: bf16, where the processor has it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from anole.targets import get_target
 from anole.targets.cpu.device.precision import precisions_of
 from anole.targets.cpu.settings import describe_cpu
 from benchmarks.common.arguments import chosen, described
-from benchmarks.common.rows import print_rows
+from benchmarks.common.rows import Row, head, line, print_rows, times
 from benchmarks.networks.compare import COLUMNS, compare
-from benchmarks.networks.engines import PACKAGES, compile_untuned
+from benchmarks.networks.engines import OWN, PACKAGES, compile_untuned
 
 _NETWORKS = ("resnet18", "resnet50", "vgg16", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0")
 _OPSET = 17
@@ -60,7 +60,7 @@ def _rows(
 
 
 def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields a row for a build of a file and for each rival."""
+    """Yields a row for a build of a file, and one for a rival, for each rival; both run alone, in turns."""
     target = get_target(describe_cpu(precision="float32" if precision == "int8" else precision))
     model, folder = ModelSpec(name, f"onnx:{file}", {}), file.with_suffix(f".{precision}")
     manifest, tasks = extract_tasks(model, precision, target)
@@ -68,17 +68,38 @@ def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace
     flop = {task.key: task.workload.flop for task in tasks if task.workload.dtype != "float32"}
     narrow = sum(listed.weight * flop.get(listed.key, 0) for listed in manifest.tasks) / manifest.flop
     added = {"precision": precision, "processor": "{model} ({mcpu})".format(**target.description)}
-    for row in compare(folder, rivals, pace, Path("absent.sqlite")):
-        yield {**added, "narrow_share": f"{narrow:.3f}", **row}
+    for rival in rivals:
+        for row in compare(folder, [rival], pace, Path("absent.sqlite")):
+            yield {**added, "narrow_share": f"{narrow:.3f}", **row}
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a table of Markdown: the latency, and the speedup over each rival, of each network and precision."""
+    found: dict[tuple[str, str, str], dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault((row["network"], row["batch"], row["precision"]), {})[row["engine"]] = row
+    rivals = [engine for engine in dict.fromkeys(row["engine"] for row in rows) if engine != OWN]
+    yield from head("network", "batch", "precision", "ms", *(f"beside {rival}" for rival in rivals))
+    for (network, batch, precision), engines in found.items():
+        ratios = [times(float(engines[rival]["speedup"])) if rival in engines else "" for rival in rivals]
+        yield line(network, batch, precision, engines[OWN]["latency_ms"], *ratios)
 
 
 def export(name: str, batch: int, folder: Path) -> Path:
-    """Writes a network of torchvision with random weights as an ONNX file and returns its path."""
+    """Writes a network of torchvision with random weights as an ONNX file and returns its path.
+
+    Statistics differ between its norms, as in trained networks; the exporter would share equal biases by operators
+    that keep ONNX Runtime from fusing.
+    """
     import torch
     import torchvision
 
     torch.manual_seed(0)
     network, path = torchvision.models.get_model(name, weights=None).eval(), folder / f"{name}.onnx"
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            layer.running_mean.normal_(0, 0.1)
+            layer.running_var.uniform_(0.5, 1.5)
     torch.onnx.export(
         network, (torch.zeros(batch, 3, 224, 224),), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET
     )
