@@ -71,7 +71,7 @@ def transposed_operand(net: Network) -> None:
 def dense_layers(net: Network) -> None:
     """They are split by their weights and zero points."""
     zero = net.given(np.array(3, np.uint8))
-    for weight, dtype in ((127, "int8"), (9, "uint8")):
+    for weight, dtype in ((127, "int8"), (9, "uint8"), (200, "uint8")):
         net.add("MatMulInteger", net.given(largest(3, 700)), net.weight(np.full((700, 5), weight), dtype), zero)
 
 
@@ -93,7 +93,7 @@ def scaled_convolution(net: Network) -> None:
         (convolutions_of_any_kind, ["conv2d"] * 3),
         (computed_operands, ["batch_matmul"] * 3),
         (transposed_operand, ["batch_matmul"]),
-        (dense_layers, ["dense"] * 3),
+        (dense_layers, ["dense"] * 6),
         (scaled_convolution, ["conv2d"]),
     ],
 )

@@ -140,13 +140,18 @@ def test_dense_layers_and_other_readers_share_the_bytes() -> None:
 
 
 def test_what_may_not_be_bytes_stays_in_float32() -> None:
-    """Numbers that are not rounded, and ranges of more than 256 numbers."""
+    """Numbers that are not rounded, ranges of more than 256 numbers, and weights beyond int8."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        whole_data = quantised(builder, x, 0.1, 3)
+        large = [
+            builder.emit(relax.op.matmul(whole_data, relax.const(np.full((8, 4), each, np.float32)), out_dtype="int32"))
+            for each in (128, -129)
+        ]
         wide = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 256))
         parts = builder.emit(relax.op.clip(x, 0, 255))
         found = [builder.emit(relax.op.matmul(each, whole(8, 4), out_dtype="int32")) for each in (wide, parts, x)]
-        return relax.Tuple(found)
+        return relax.Tuple([*large, *found])
 
     before = module_of(build, (2, 8))
     assert narrow(before, workload_of, bytes_too) is before

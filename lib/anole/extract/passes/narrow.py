@@ -24,6 +24,8 @@ from anole.task import Conv2d, Dense, Workload
 Narrowed = Callable[[Workload], Workload]
 """Maps a workload of float32 to the same, or to one of a narrower type."""
 
+_INT8 = np.iinfo(np.int8)
+
 _WORD = 4
 """How many bytes fill a word; channels are filled up to that."""
 
@@ -60,7 +62,7 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
     operands: dict[relax.Var, _Operand] = {}
     for variable, value in values.items():
         workload = workload_of(value)
-        operand = None if workload is None else _operand(value.args[0], workload, narrowed, values)
+        operand = None if workload is None else _operand(value, workload, narrowed, values)
         if operand is not None:
             operands[variable] = operand
     if not operands:
@@ -77,13 +79,16 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
 
 
 def _operand(
-    data: ir.Expr, workload: Workload, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
+    call: ir.Expr, workload: Workload, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
 ) -> _Operand | None:
-    """Returns the operand of an anchor operator that shall be narrower, or None."""
+    """Returns the data of an anchor operator that shall be narrower, or None."""
+    data = call.args[0]
     if not getattr(workload, "exact", False):
         dtype = narrowed(workload).dtype
         return _Operand(data, _Stored(dtype)) if dtype != workload.dtype and isinstance(data, relax.Var) else None
-    found = bytes_of(data, values)
+    found, weight = bytes_of(data, values), np.asarray(value_of(call.args[1]))
+    if weight.min() < _INT8.min or weight.max() > _INT8.max:
+        return None
     if found is None or narrowed(_filled(workload)).dtype != "uint8":
         return None
     if found.computed is not None and isinstance(workload, Conv2d) and any(workload.padding):
