@@ -178,3 +178,20 @@ def test_zero_points_may_be_computed(shape: tuple[int, ...]) -> None:
     after = changed_whole(build, *shapes)
     assert "uint8" in {str(call.args[0].ty.dtype) for call in calls(after) if call.op.name == "relax.matmul"}
     np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))
+
+
+@pytest.mark.parametrize("channels", [8, 3])
+@pytest.mark.parametrize("least", [0, -128])
+def test_padding_may_be_of_a_computed_zero_point(channels: int, least: int) -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr, z: ir.Expr) -> ir.Expr:
+        point = builder.emit(relax.op.round(z))
+        data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), least, least + 255))
+        centred = builder.emit(relax.op.subtract(data, point))
+        return relax.op.nn.conv2d(centred, whole(3, 3, channels, 5), **CHANNELS_LAST, padding=(1, 2), out_dtype="int32")
+
+    operands = 50 * drawn(1, 6, 7, channels), np.array(least + 100.4, np.float32)
+    shapes = [each.shape for each in operands]
+    after = changed_whole(build, *shapes)
+    (convolution,) = [call for call in calls(after) if getattr(call.op, "name", "") == "relax.nn.conv2d"]
+    assert str(convolution.args[0].ty.dtype) == "uint8"
+    np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import tvm
-from tvm import ir, relax
+from tvm import ir, relax, te, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.bytes import bytes_of
@@ -36,6 +36,19 @@ _COMMUTING = frozenset(
 
 _READERS = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"))
 """Other operators that widen what they read within their own kernels."""
+
+
+def pad_by(data: te.Tensor, value: te.Tensor, pads: list[int], more_channels: int) -> te.Tensor:
+    """Returns NHWC data with a border (top, left, bottom, right) of a value, and more channels of it."""
+    top, left, bottom, right = pads
+    batch, height, width, channels = map(int, data.shape)
+
+    def point(n: Any, y: Any, x: Any, c: Any) -> Any:
+        within = [y >= top, y < height + top, x >= left, x < width + left, c < channels]
+        return tirx.if_then_else(tirx.all(*within), data[n, y - top, x - left, c], value())
+
+    shape = (batch, height + top + bottom, width + left + right, channels + more_channels)
+    return te.compute(shape, point, name="pad")
 
 
 @dataclass(frozen=True)
@@ -90,8 +103,6 @@ def _operand(
     if weight.min() < _INT8.min or weight.max() > _INT8.max:
         return None
     if found is None or narrowed(_filled(workload)).dtype != "uint8":
-        return None
-    if found.computed is not None and isinstance(workload, Conv2d) and any(workload.padding):
         return None
     return _Operand(found.base, _Stored("uint8", found.least), found.zero - found.least, found.computed)
 
@@ -149,8 +160,11 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
         axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
         missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % _WORD
-        pads = [int(pad) for pad in call.attrs.padding] if is_image and operand.zero else [0] * 4
-        if missing or any(pads):
+        has_zero = operand.zero or operand.computed is not None
+        pads = [int(pad) for pad in call.attrs.padding] if is_image and has_zero else [0] * 4
+        if any(pads) and operand.computed is not None:
+            data = self._padded(data, operand, pads, missing)
+        elif missing or any(pads):
             top, left, bottom, right = pads
             widths = [0, 0, top, bottom, left, right, 0, missing] if is_image else [0] * (2 * len(data.ty.shape))
             widths[-1] = missing
@@ -166,6 +180,13 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
             own = self.builder_.emit(relax.op.multiply(zero, relax.const(sums)))
             product = relax.op.subtract(self.builder_.emit(product), own)
         return product
+
+    def _padded(self, data: ir.Expr, operand: _Operand, pads: list[int], missing: int) -> ir.Expr:
+        """Returns images with a border of the zero point, a part of which is computed, and with more channels."""
+        zero = relax.op.reshape(self.visit_expr(operand.computed), [])
+        whole = self.builder_.emit(relax.op.add(self.builder_.emit(zero), relax.const(float(operand.zero), "float32")))
+        point = self.builder_.emit(relax.op.astype(whole, operand.stored.dtype))
+        return self.builder_.emit_te(pad_by, data, point, pads, missing, primfunc_name_hint="pad")
 
     def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
         """Returns the call with the variables of float32 that it reads changed."""
