@@ -72,7 +72,7 @@ def with_evidence(
 
 def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
     """Raises a `BuildError` if outputs are too far from a reference's, and nothing else shows that they are right."""
-    allowed = max_error(build)
+    allowed = _max_error(build)
     for latency in _far_references(build, evaluation):
         errors = _errors(latency)
         if (reason := _reason_to_accept(evaluation)) is not None:
@@ -98,7 +98,7 @@ def is_narrow(build: Build) -> bool:
     return "precision" in build.target_description
 
 
-def max_error(build: Build) -> float:
+def _max_error(build: Build) -> float:
     """Returns the largest error of a build beside a reference that needs no other evidence."""
     return _MAX_NARROW_ERROR if is_narrow(build) else MAX_RELATIVE_ERROR
 
@@ -135,7 +135,7 @@ def _errors(latency: Latency) -> dict[str, float]:
 
 def _far_references(build: Build, evaluation: Evaluation) -> list[Latency]:
     """Returns the references from which the outputs are too far."""
-    return [each for each in evaluation.latencies if not max(_errors(each).values()) <= max_error(build)]
+    return [each for each in evaluation.latencies if not max(_errors(each).values()) <= _max_error(build)]
 
 
 def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: CompileRedrawn) -> float:

@@ -54,15 +54,11 @@ def _torch(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> En
 
 def _with_rounded_products(model: ModelSpec) -> bytes:
     """Returns a model's file, with its weights inside, in which products read what was rounded to bfloat16 and back."""
-    import onnx
     from onnx import TensorProto, helper
 
-    from anole.extract.onnx.selection import selected_part
+    from anole.extract.onnx.importer import read_onnx
 
-    part = selected_part(model)
-    file = onnx.load(model.location) if part is None else onnx.load_from_string(part)
-    if part is not None:
-        onnx.load_external_data_for_model(file, str(Path(model.location).parent))
+    file = read_onnx(model)
     nodes, rounded = list(file.graph.node), dict[str, str]()
     del file.graph.node[:]
     for node in nodes:

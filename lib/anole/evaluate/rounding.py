@@ -12,7 +12,7 @@ from pathlib import Path
 from anole.documents.build import read_build
 from anole.errors import AnoleError
 from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
-from anole.evaluate.correctness import MAX_RELATIVE_ERROR
+from anole.evaluate.correctness import MAX_RELATIVE_ERROR, is_narrow
 from anole.evaluate.starts import start_reference
 from anole.targets import get_device, get_target
 
@@ -27,11 +27,11 @@ def rounds_too_much(folder: Path) -> bool:
 
     The model is run by torch or, if it is an ONNX file, by ONNX Runtime. What cannot be run here does not count, and
     outputs that do not depend on the input show nothing. Both run in a process of its own: TVM and torch set their
-    number of threads when they start.
+    number of threads when they start. Builds of narrow numbers round so much more that tiles make no difference.
     """
     build = read_build(folder)
     target = get_target(build.target_description)
-    if target.absence() is not None:
+    if target.absence() is not None or is_narrow(build):
         return False
     try:
         with ProcessPoolExecutor(1, get_context("spawn")) as apart:

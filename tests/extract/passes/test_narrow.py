@@ -15,7 +15,7 @@ from anole.extract.passes.convolutions import CHANNELS_LAST
 from anole.extract.passes.narrow import narrow
 from anole.task import Conv2d, Workload
 
-from .building import calls, conv2d, drawn, module_of, operators, outputs, run
+from .building import calls, constant, conv2d, drawn, module_of, operators, outputs, run
 
 X = drawn(1, 8, 8, 4)
 SAME = {"padding": (1, 1)}
@@ -79,13 +79,13 @@ def test_outputs_and_other_operators_read_what_was_not_rounded() -> None:
     after = changed(build, X.shape)
     convolutions = [call for call in calls(after) if call.op.name == "relax.nn.conv2d"]
     assert [str(call.args[0].ty.dtype) for call in convolutions] == ["bfloat16", "bfloat16", "float32"]
-    (result,) = [each for each in after["main"].ret_ty.fields if str(each.dtype) != "float32"] or [None]
-    assert result is None
+    first, *_ = outputs(after, X)
+    assert first.dtype == np.float32 and (first != first.astype(ml_dtypes.bfloat16)).any()
 
 
-@pytest.mark.parametrize("operand", ["weight", "data"])
-def test_a_network_without_narrow_anchors_stays_as_it_is(operand: str) -> None:
-    before = module_of(lambda _, x: conv2d(x, 3, 3, 1, 4, groups=4) if operand == "data" else relax.op.exp(x), X.shape)
+@pytest.mark.parametrize("build", [lambda _, x: conv2d(x, 3, 3, 1, 4, groups=4), lambda _, x: relax.op.exp(x)])
+def test_a_network_without_narrow_anchors_stays_as_it_is(build: Any) -> None:
+    before = module_of(build, X.shape)
     assert narrow(before, workload_of, narrowed) is before
 
 
@@ -195,3 +195,23 @@ def test_padding_may_be_of_a_computed_zero_point(channels: int, least: int) -> N
     (convolution,) = [call for call in calls(after) if getattr(call.op, "name", "") == "relax.nn.conv2d"]
     assert str(convolution.args[0].ty.dtype) == "uint8"
     np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))
+
+
+def test_a_value_may_be_stored_in_two_ways() -> None:
+    """As bytes for products of whole numbers, and in bfloat16 for one of float32 that reads it in another shape."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
+        product = builder.emit(relax.op.matmul(data, whole(8, 4), out_dtype="int32"))
+        moved = builder.emit(relax.op.reshape(data, (8, 4)))
+        return relax.Tuple([product, builder.emit(relax.op.matmul(moved, constant(4, 4)))])
+
+    def both(workload: Workload) -> Workload:
+        return bytes_too(workload) if workload.exact else narrowed(workload)
+
+    before, x = module_of(build, (4, 8)), 100 * np.abs(drawn(4, 8))
+    after = narrow(before, workload_of, both)
+    assert {workload.dtype for call in calls(after) if (workload := workload_of(call))} == {"uint8", "bfloat16"}
+    (exact, near), (expected, plain) = outputs(after, x), outputs(before, x)
+    np.testing.assert_array_equal(exact, expected)
+    assert 0 < np.linalg.norm(near - plain) / np.linalg.norm(plain) < 1e-2

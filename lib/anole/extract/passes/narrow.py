@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import tvm
-from tvm import ir, relax, te, tirx
+from tvm import ir, relax, te, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.bytes import bytes_of
@@ -36,19 +36,6 @@ _COMMUTING = frozenset(
 
 _READERS = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"))
 """Other operators that widen what they read within their own kernels."""
-
-
-def pad_by(data: te.Tensor, value: te.Tensor, pads: list[int], more_channels: int) -> te.Tensor:
-    """Returns NHWC data with a border (top, left, bottom, right) of a value, and more channels of it."""
-    top, left, bottom, right = pads
-    batch, height, width, channels = map(int, data.shape)
-
-    def point(n: Any, y: Any, x: Any, c: Any) -> Any:
-        within = [y >= top, y < height + top, x >= left, x < width + left, c < channels]
-        return tirx.if_then_else(tirx.all(*within), data[n, y - top, x - left, c], value())
-
-    shape = (batch, height + top + bottom, width + left + right, channels + more_channels)
-    return te.compute(shape, point, name="pad")
 
 
 @dataclass(frozen=True)
@@ -83,7 +70,7 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
     stored = {each.data: each.stored for each in operands.values()}
     for variable, value in reversed(list(values.items())):
         if variable in stored and operator_of(value) in _COMMUTING:
-            stored |= {each: stored[variable] for each in _tensors(value)}
+            stored = dict.fromkeys(_tensors(value), stored[variable]) | stored
 
     class Narrower(_Narrower):
         anchors, stored_as = operands, stored
@@ -132,7 +119,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self._rounded: dict[relax.Var, ir.Expr] = {}
+        self._rounded: dict[tuple[relax.Var, _Stored], ir.Expr] = {}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         self._binding = binding.var
@@ -143,8 +130,9 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         if (operand := self.anchors.get(variable)) is not None:
             return self._of_bytes(call, operand) if operand.stored.dtype == "uint8" else self._of_floats(call, operand)
         if operator in _COMMUTING and (stored := self.stored_as.get(variable)) is not None:
-            self._rounded[variable] = self.builder_.emit(self._on(call, lambda each: self._rounded_to(each, stored)))
-            return self._wide(self._rounded[variable], stored)
+            moved = self.builder_.emit(self._on(call, lambda each: self._rounded_to(each, stored)))
+            self._rounded[variable, stored] = moved
+            return self._wide(moved, stored)
         if operator == "relax.astype" and (rounded := self._as_stored(call)) is not None:
             return rounded
         return self._on(call, self._widened) if operator in _READERS else self.visit_expr_post_order(call)
@@ -162,13 +150,11 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % _WORD
         has_zero = operand.zero or operand.computed is not None
         pads = [int(pad) for pad in call.attrs.padding] if is_image and has_zero else [0] * 4
-        if any(pads) and operand.computed is not None:
-            data = self._padded(data, operand, pads, missing)
-        elif missing or any(pads):
-            top, left, bottom, right = pads
-            widths = [0, 0, top, bottom, left, right, 0, missing] if is_image else [0] * (2 * len(data.ty.shape))
-            widths[-1] = missing
-            data = self.builder_.emit(relax.op.nn.pad(data, widths, pad_value=float(operand.zero)))
+        if missing or any(pads):
+            leading = [0] * (len(data.ty.shape) - 1)
+            before = [0, *pads[:2], 0] if is_image else [*leading, 0]
+            after = [0, *pads[2:], missing] if is_image else [*leading, missing]
+            data = self.builder_.emit_te(_pad, data, self._zero_of(operand), before, after, primfunc_name_hint="pad")
         filled = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
         changed: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
         product = with_attrs(call, [data, relax.const(filled)], out_dtype="int32", **changed)
@@ -181,12 +167,14 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
             product = relax.op.subtract(self.builder_.emit(product), own)
         return product
 
-    def _padded(self, data: ir.Expr, operand: _Operand, pads: list[int], missing: int) -> ir.Expr:
-        """Returns images with a border of the zero point, a part of which is computed, and with more channels."""
-        zero = relax.op.reshape(self.visit_expr(operand.computed), [])
-        whole = self.builder_.emit(relax.op.add(self.builder_.emit(zero), relax.const(float(operand.zero), "float32")))
-        point = self.builder_.emit(relax.op.astype(whole, operand.stored.dtype))
-        return self.builder_.emit_te(pad_by, data, point, pads, missing, primfunc_name_hint="pad")
+    def _zero_of(self, operand: _Operand) -> ir.Expr:
+        """Returns an operand's whole zero point as it is stored, a scalar."""
+        constant = relax.const(float(operand.zero), "float32")
+        if operand.computed is None:
+            return relax.const(operand.zero, operand.stored.dtype)
+        computed = self.builder_.emit(relax.op.reshape(self.visit_expr(operand.computed), []))
+        whole = self.builder_.emit(relax.op.add(computed, constant))
+        return self.builder_.emit(relax.op.astype(whole, operand.stored.dtype))
 
     def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
         """Returns the call with the variables of float32 that it reads changed."""
@@ -200,13 +188,13 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return with_attrs(call, list(map(changed, call.args)))
 
     def _rounded_to(self, operand: relax.Var, stored: _Stored) -> ir.Expr:
-        """Returns a value as it is stored; it is rounded once."""
-        if operand not in self._rounded:
+        """Returns a value as it is stored; it is rounded once, unless it is also stored in another way."""
+        if (operand, stored) not in self._rounded:
             value = self.visit_expr(operand)
             if stored.offset:
                 value = self.builder_.emit(relax.op.subtract(value, relax.const(float(stored.offset), "float32")))
-            self._rounded[operand] = self.builder_.emit(relax.op.astype(value, stored.dtype))
-        return self._rounded[operand]
+            self._rounded[operand, stored] = self.builder_.emit(relax.op.astype(value, stored.dtype))
+        return self._rounded[operand, stored]
 
     def _widened(self, operand: relax.Var) -> ir.Expr:
         """Returns a value in float32, as it is stored; no other operator shares the conversion."""
@@ -225,3 +213,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         if stored is None or stored.offset or str(call.attrs.dtype) != stored.dtype:
             return None
         return self._rounded_to(call.args[0], stored)
+
+
+def _pad(data: te.Tensor, value: te.Tensor, before: list[int], after: list[int]) -> te.Tensor:
+    return topi.nn.pad(data, before, after, value())

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from anole.task import BatchMatmul, Conv2d, Workload, sum_dtype, weight_dtype
 
-Array = NDArray[np.float32]
 AnyArray = NDArray[Any]
 
 

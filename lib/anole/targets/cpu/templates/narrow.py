@@ -44,6 +44,6 @@ def in_words(w: _Workload) -> _Workload:
         return w
     numbers, dtype = NUMBERS_OF_WORD[w.dtype], word_dtype(w.dtype)
     if isinstance(w, Conv2d):
-        return replace(w, in_channels=w.in_channels // numbers, dtype=dtype, exact=False)
+        return replace(w, in_channels=w.in_channels // numbers, dtype=dtype)
     assert isinstance(w, Dense)
-    return replace(w, in_features=w.in_features // numbers, dtype=dtype, exact=False)
+    return replace(w, in_features=w.in_features // numbers, dtype=dtype)

@@ -120,12 +120,13 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
 
 def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
     """Returns a workload of float32 in a narrower type where there is a template for that and it should be faster."""
-    if not can_be_narrow(w, dtype) or (isinstance(w, Conv2d) and is_bundled(unit, w)):
+    if isinstance(w, BatchMatmul) or not can_be_narrow(w, dtype):
         return w
-    if isinstance(w, Conv2d) and has_choice(w, exact=False):
-        directly = in_words(replace(w, dtype=dtype))
-        return w if winograd_pays(unit, threads, w, directly) else replace(w, dtype=dtype)
-    return replace(w, dtype=dtype)
+    if isinstance(w, Dense):
+        return replace(w, dtype=dtype, exact=False)
+    found = replace(w, dtype=dtype, exact=False)
+    pays = not (has_choice(w, exact=False) and winograd_pays(unit, threads, w, in_words(found)))
+    return found if pays and not is_bundled(unit, w) else w
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:
