@@ -32,6 +32,7 @@ from anole.evaluate.rounding import rounds_too_much
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.timing.turns import Pace
 from anole.declared.entries import ModelSpec
+from anole.targets.cpu.settings import describe_cpu
 from tests.tiny_builds import compile_untuned
 
 def compiled(name, source, **inputs):
@@ -58,6 +59,9 @@ pretended("wrong", "torch", "torch:tiny:residual_of_other_weights")
 pretended("noisy_stem", "torch", "torch:tiny:residual_with_noise_in_stem")
 pretended("noisy_head", "torch", "torch:tiny:residual_with_noise_in_head")
 compiled("onnx", "onnx:net.onnx", x=(1, 3, 16, 16))
+bf16 = {**describe_cpu(threads=1), "precision": "bf16"}
+compile_untuned(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}), Path("bf16"), bf16)
+pretended("bf16_and_wrong", "bf16", "torch:tiny:residual_of_other_weights")
 compiled("faint", "onnx:faint.onnx")
 pretended("faint_and_wrong", "faint", "onnx:noisy.onnx")
 compiled("shy", "torch:tiny:shy", x=(1, 3, 16, 16))
@@ -78,12 +82,13 @@ for path in sorted(Path().glob("*/build.json")):
         evaluate_build(path.parent, Path(f"{name}.json"), again, Pace(rounds=5, burst_s=0.01, pause_s=0.0))
     except AnoleError as error:
         said[name] = str(error)
-rounding = {name: rounds_too_much(Path(name)) for name in ("torch", "faint", "shy")}
+rounding = {name: rounds_too_much(Path(name)) for name in ("torch", "faint", "shy", "bf16")}
 print(json.dumps([said, rounding]))
 """
 
 REFUSED = {
     "wrong": "wrong: the outputs differ from those of torch: relative error ",
+    "bf16_and_wrong": "bf16_and_wrong: the outputs differ from those of torch: relative error ",
     "noisy_stem": "noisy_stem: the outputs differ from those of torch: ",
     "noisy_head": "noisy_head: the outputs differ from those of torch: ",
     "faint_and_wrong": "faint_and_wrong: the outputs differ from those of onnxruntime: ",
@@ -178,7 +183,7 @@ def test_noise_of_one_percent_is_found_beside_double_precision(evaluated: Evalua
 def test_before_it_is_evaluated_a_build_is_not_trusted_unless_its_outputs_show_that_it_rounds_little(
     evaluated: Evaluated,
 ) -> None:
-    assert evaluated.rounding == {"torch": False, "faint": True, "shy": True}
+    assert evaluated.rounding == {"torch": False, "faint": True, "shy": True, "bf16": False}
 
 
 def test_a_build_for_another_machine_is_not_run() -> None:
