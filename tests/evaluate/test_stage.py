@@ -23,6 +23,7 @@ SCRIPT = """
 import json, logging, shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 import torch
 import tiny
 from anole.compile.recorded import compile_redrawn
@@ -51,6 +52,28 @@ def faint(path, noise):
     layer.weight.data *= 1 + noise * torch.randn(8, 8)
     torch.onnx.export(torch.nn.Sequential(layer, torch.nn.Sigmoid()), (torch.zeros(4, 8),), path, verbose=False)
 
+class Deep(torch.nn.Module):
+    def __init__(self, noise):
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem, self.head = torch.nn.Conv2d(3, 8, 1), torch.nn.Conv2d(8, 4, 1)
+        self.layers = torch.nn.ModuleList(torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(16))
+        self.layers[8].weight.data *= 1 + noise * torch.randn(8, 8, 3, 3)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for layer in self.layers:
+            x = torch.relu(x + layer(x))
+        return self.head(x)
+
+def quantised(path, noise):
+    from onnxruntime.quantization import QuantFormat, quantize_static
+    network, image = Deep(noise).eval(), torch.randn(1, 3, 64, 64)
+    torch.onnx.export(network, (image,), "float.onnx", input_names=["x"], dynamo=False, verbose=False)
+    samples = iter([{"x": image.numpy()}])
+    reader = SimpleNamespace(get_next=lambda: next(samples, None))
+    quantize_static("float.onnx", path, reader, quant_format=QuantFormat.QDQ, per_channel=True)
+
 torch.onnx.export(tiny.residual().eval(), (torch.zeros(1, 3, 16, 16),), "net.onnx", verbose=False)
 faint("faint.onnx", 0)
 faint("noisy.onnx", 0.01)
@@ -62,6 +85,10 @@ compiled("onnx", "onnx:net.onnx", x=(1, 3, 16, 16))
 bf16 = {**describe_cpu(threads=1), "precision": "bf16"}
 compile_untuned(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}), Path("bf16"), bf16)
 pretended("bf16_and_wrong", "bf16", "torch:tiny:residual_of_other_weights")
+quantised("bytes.onnx", 0)
+quantised("other_bytes.onnx", 0.2)
+compiled("bytes", "onnx:bytes.onnx")
+pretended("bytes_and_wrong", "bytes", "onnx:other_bytes.onnx")
 compiled("faint", "onnx:faint.onnx")
 pretended("faint_and_wrong", "faint", "onnx:noisy.onnx")
 compiled("shy", "torch:tiny:shy", x=(1, 3, 16, 16))
@@ -73,7 +100,7 @@ pretended("delicate_and_wrong", "rounded_otherwise", "torch:tiny:delicate_with_n
 def compile_wrongly(build, folder):
     shutil.copytree("shy", folder)
 
-logging.basicConfig(filename="log.txt", level=logging.INFO)
+logging.basicConfig(filename="log.txt", level=logging.INFO, force=True)
 said = {}
 for path in sorted(Path().glob("*/build.json")):
     name = path.parent.name
@@ -92,6 +119,7 @@ REFUSED = {
     "noisy_stem": "noisy_stem: the outputs differ from those of torch: ",
     "noisy_head": "noisy_head: the outputs differ from those of torch: ",
     "faint_and_wrong": "faint_and_wrong: the outputs differ from those of onnxruntime: ",
+    "bytes_and_wrong": "bytes_and_wrong: the outputs differ from those of onnxruntime: ",
     "shy_and_wrong": "shy_and_wrong: with other weights, drawn so that the outputs depend on the input, they differ ",
     "delicate_and_wrong": "delicate_and_wrong: the outputs differ from those of torch: ",
 }
@@ -144,6 +172,16 @@ def test_a_model_is_compared_with_its_references(evaluated: Evaluated) -> None:
         assert latency.variation_error is not None
         assert latency.relative_error / 10 < latency.variation_error < 1e-4
     assert evaluation.redrawn_error is None and evaluation.exact_error is None
+
+
+@pytest.mark.guard
+def test_a_deep_quantised_network_is_compared_by_its_own_steps_and_on_average(evaluated: Evaluated) -> None:
+    right, wrong = evaluated.read("bytes"), evaluated.read("bytes_and_wrong")
+    assert "bytes: differs from a reference; computing the network by its file's own steps" in evaluated.log
+    assert right.exact_error is not None and wrong.exact_error is not None and wrong.exact_error > 1e-2
+    if right.exact_error > 1e-4:
+        assert right.averaged_error is not None and right.averaged_error < 1e-2
+    assert wrong.averaged_error is not None and wrong.averaged_error > 1e-2
 
 
 @pytest.mark.guard

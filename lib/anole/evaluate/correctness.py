@@ -1,7 +1,8 @@
 """Judges whether a build computes its network: beside its references, in double precision, and on average.
 
 References come first. A reference that is itself farther from the truth is overruled by the network in double
-precision, and one that multiplies rounding is compared on average, see `anole.evaluate.nearby`.
+precision, or by the steps of a quantised file one by one. A reference that multiplies rounding is compared on average,
+see `anole.evaluate.nearby`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_sam
 from anole.evaluate.narrow import narrow_engine
 from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
+from anole.evaluate.quantised import defined_engine
 from anole.targets.base import WINOGRAD
 
 _log = logging.getLogger(__name__)
@@ -32,7 +34,8 @@ MAX_RELATIVE_ERROR = 1e-4
 reference's outputs depend on the input. The same is allowed beside the network in double precision."""
 
 _MAX_NARROW_ERROR = 1e-2
-"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a number."""
+"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a number. Means of builds that multiply bytes may
+differ by as much: in deep networks, single outputs differ by so much more that nothing smaller is found in minutes."""
 
 _MOST_NARROW = 0.3
 """The error beyond which nothing allows it to such a build: with a layer left out, it would hardly be larger."""
@@ -75,7 +78,7 @@ def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
     allowed = _max_error(build)
     for latency in _far_references(build, evaluation):
         errors = _errors(latency)
-        if (reason := _reason_to_accept(evaluation)) is not None:
+        if (reason := _reason_to_accept(build, evaluation)) is not None:
             _log.warning(
                 "%s: the outputs differ from those of %s by %.2g, and %s",
                 *(folder, latency.reference, max(errors.values()), reason),
@@ -84,7 +87,7 @@ def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
         kind = next(kind for kind, error in errors.items() if not error <= allowed)
         raise BuildError(
             f"{folder}: the outputs differ from those of {latency.reference}: {kind} {errors[kind]:.3g}; "
-            f"at most {allowed:g} is allowed{_doubt(evaluation)}{remedy(build)}"
+            f"at most {allowed:g} is allowed{_doubt(build, evaluation)}{remedy(build)}"
         )
     if not (evaluation.redrawn_error or 0.0) <= allowed:
         raise BuildError(
@@ -101,6 +104,16 @@ def is_narrow(build: Build) -> bool:
 def _max_error(build: Build) -> float:
     """Returns the largest error of a build beside a reference that needs no other evidence."""
     return _MAX_NARROW_ERROR if is_narrow(build) else MAX_RELATIVE_ERROR
+
+
+def _multiplies_bytes(build: Build) -> bool:
+    """Returns whether the network quantises what it computes; then each value is decided, as rounding has it."""
+    return any(kernel.dtype == "uint8" for kernel in build.kernels or ())
+
+
+def _largest_chance(build: Build) -> float:
+    """Returns the largest difference of means that may be called chance."""
+    return _MAX_NARROW_ERROR if _multiplies_bytes(build) else LARGEST_CHANCE
 
 
 def remedy(build: Build) -> str:
@@ -173,15 +186,30 @@ def _narrow_error(runner: NetworkRunner, build: Build) -> float:
 
 
 def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
-    """Returns the errors of a build and of its most exact reference beside the network in double precision."""
-    from anole.evaluate.double_precision import compute_in_double
-
-    _log.info("%s: differs from a reference; computing the network in double precision, which may take minutes", folder)
+    """Returns the errors of a build and of its most exact reference beside what the network is defined to be."""
+    _log.info(
+        "%s: differs from a reference; computing the network %s, which may take minutes", folder, _definition(build)
+    )
     samples = draw_samples(build)
-    exact = compute_in_double(build.model_spec, samples)
+    exact = _as_defined(runner, build, samples)
     with runner.references(build, samples[0]) as references:
         theirs = min(compare_outputs(each.compute_each(samples), exact).error for each in references)
     return compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), exact).error, theirs
+
+
+def _definition(build: Build) -> str:
+    """Returns in words what decides where references differ."""
+    return "by its file's own steps" if _multiplies_bytes(build) else "in double precision"
+
+
+def _as_defined(runner: NetworkRunner, build: Build, samples: list[Arrays]) -> list[Arrays]:
+    """Returns the outputs of the network in double precision, or of a quantised one by its file's own steps."""
+    from anole.evaluate.double_precision import compute_in_double
+
+    if not _multiplies_bytes(build):
+        return compute_in_double(build.model_spec, samples)
+    with defined_engine(build.model_spec, samples[0], runner.threads) as engine:
+        return engine.compute_each(samples)
 
 
 def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) -> MeansCompared:
@@ -190,7 +218,7 @@ def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) ->
     samples = draw_samples(build)
     with runner.references(build, samples[0]) as references:
         engine = next(each for each in references if each.name == reference)
-        return compare_means(runner.engine(folder, samples[0]), engine, samples)
+        return compare_means(runner.engine(folder, samples[0]), engine, samples, _largest_chance(build))
 
 
 def _is_near_exact(evaluation: Evaluation) -> bool:
@@ -208,13 +236,13 @@ def _chance(evaluation: Evaluation) -> float | None:
     return chance(error, draws)
 
 
-def _is_near_on_average(evaluation: Evaluation) -> bool:
+def _is_near_on_average(evaluation: Evaluation, largest_chance: float) -> bool:
     """Whether a build's means are as near to a reference's as chance lets them be, and noise would have been found."""
     allowed, error = _chance(evaluation), evaluation.averaged_error
-    return allowed is not None and error is not None and error <= allowed <= LARGEST_CHANCE
+    return allowed is not None and error is not None and error <= allowed <= largest_chance
 
 
-def _reason_to_accept(evaluation: Evaluation) -> str | None:
+def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
     """Returns in words why a build that is too far from a reference is right nevertheless; None if it is not."""
     if (narrow := evaluation.narrow_error) is not None:
         own = max(max(_errors(latency).values()) for latency in evaluation.latencies)
@@ -222,10 +250,10 @@ def _reason_to_accept(evaluation: Evaluation) -> str | None:
             return f"the reference differs from itself by {narrow:.2g} if it multiplies bfloat16"
     if _is_near_exact(evaluation):
         return (
-            f"from those in double precision by only {evaluation.exact_error:.2g}; "
+            f"from those {_definition(build)} by only {evaluation.exact_error:.2g}; "
             f"the most exact reference differs from these by {evaluation.reference_exact_error:.2g}"
         )
-    if _is_near_on_average(evaluation):
+    if _is_near_on_average(evaluation, _largest_chance(build)):
         return (
             f"these by {evaluation.reference_sensitivity:.2g} if its inputs are rounded anew; the means over "
             f"{evaluation.averaged_draws} nearby inputs differ by only {evaluation.averaged_error:.2g}, "
@@ -234,13 +262,13 @@ def _reason_to_accept(evaluation: Evaluation) -> str | None:
     return None
 
 
-def _doubt(evaluation: Evaluation) -> str:
+def _doubt(build: Build, evaluation: Evaluation) -> str:
     """Returns in words what else was found of a build that is too far from a reference."""
     found, allowed = [], _chance(evaluation)
     if evaluation.narrow_error is not None:
         found.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it multiplies bfloat16")
     if evaluation.exact_error is not None:
-        found.append(f"{evaluation.exact_error:.2g} from those in double precision")
+        found.append(f"{evaluation.exact_error:.2g} from those {_definition(build)}")
     if evaluation.reference_sensitivity:
         found.append(
             f"those of the reference differ by {evaluation.reference_sensitivity:.2g} if its inputs are rounded anew"
@@ -250,6 +278,6 @@ def _doubt(evaluation: Evaluation) -> str:
             f"the means over {evaluation.averaged_draws} nearby inputs differ by {evaluation.averaged_error:.2g}, "
             f"of which {allowed:.2g} may be chance"
         )
-        if allowed > LARGEST_CHANCE:
+        if allowed > _largest_chance(build):
             found.append(f"correctness is not shown beyond {allowed:.2g}")
     return f" ({'; '.join(found)})" if found else ""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from anole.declared.entries import ModelSpec
 from anole.evaluate.engines import Engine, onnxruntime_engine, torch_engine, torch_network
 
-_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""The operators of ONNX that multiply matrices or images."""
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def _with_rounded_products(model: ModelSpec) -> bytes:
     nodes, rounded = list(file.graph.node), dict[str, str]()
     del file.graph.node[:]
     for node in nodes:
-        for place in range(2) if node.op_type in _PRODUCTS else ():
+        for place in range(2) if node.op_type in PRODUCTS else ():
             name = node.input[place]
             if name not in rounded:
                 narrow, rounded[name] = (f"{name}.anole.{kind}" for kind in ("narrow", "rounded"))

@@ -22,7 +22,7 @@ from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import Arrays, Engine
 
 LARGEST_CHANCE = 3e-3
-"""The largest difference of means that may be called chance: beyond it, noise in weights would not be found."""
+"""The largest difference of means of float32 that may be called chance: beyond it, noise in weights is not found."""
 
 MOST_SENSITIVE = 3.0
 """How many times as far from the reference a build may be as the reference is from itself, with inputs rounded anew."""
@@ -56,10 +56,13 @@ def chance(nearby_error: float, draws: int) -> float:
     return _DEVIATIONS * nearby_error / sqrt(draws)
 
 
-def compare_means(build: Engine, reference: Engine, samples: Sequence[Arrays]) -> MeansCompared:
+def compare_means(
+    build: Engine, reference: Engine, samples: Sequence[Arrays], largest_chance: float = LARGEST_CHANCE
+) -> MeansCompared:
     """Compares a build with a reference on nearby inputs.
 
-    There are as many draws as it takes to find noise, if that is possible within some time. Where a build is farther
+    There are as many draws as it takes until chance explains no more than `largest_chance`, if that is possible within
+    some time. Where a build is farther
     from the reference than the latter's sensitivity explains, there are only a few. Integers stay as they are.
     """
     began_s, mine, theirs = time.monotonic(), _Mean(build), _Mean(reference)
@@ -73,7 +76,7 @@ def compare_means(build: Engine, reference: Engine, samples: Sequence[Arrays]) -
     sensitivity, nearby_error = (sqrt(sum(each) / len(each)) for each in (own_squares, squares))
     if nearby_error <= MOST_SENSITIVE * sensitivity:
         per_draw_s = (time.monotonic() - began_s) / _LEAST_DRAWS
-        needed = ceil(min((_DEVIATIONS * nearby_error / LARGEST_CHANCE) ** 2, _MOST_DRAWS))
+        needed = ceil(min((_DEVIATIONS * nearby_error / largest_chance) ** 2, _MOST_DRAWS))
         for draw in range(_LEAST_DRAWS, min(needed, int(_MOST_S / max(per_draw_s, 1e-9)))):
             inputs = _nearby(samples, draw)
             mine.add(inputs)

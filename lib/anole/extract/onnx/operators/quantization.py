@@ -31,7 +31,24 @@ def quantize(call: Call) -> relax.Expr:
         raise call.refuse("the attribute precision is not supported")
     scale = _spread(call, call.input(1), data)
     zero = _spread(call, call.input(2), data) if call.has(2) else None
+    if (rescaled := _rescaled_product(call, data, scale)) is not None:
+        return _saturated(call, rescaled, None, zero, dtype)
     return _saturated(call, data, call.cast(scale, dtype_of(data)), zero, dtype)
+
+
+def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
+    """Returns a scaled product of whole numbers over a scale, with one factor for both; None for all other data.
+
+    This is how `QLinearConv` and `QLinearMatMul` define it.
+    """
+    active = bound_call(call.builder, data, "relax.nn.relu")
+    found = _scaled_by(call, data if active is None else active.args[0])
+    divisor = _constant_behind(call, scale)
+    if found is None or divisor is None or divisor.size != 1 or dtype_of(found[0]) != "int32":
+        return None
+    factor = found[1] / divisor.astype(np.float32).reshape(())
+    product = call.emit(relax.op.multiply(call.cast(found[0], "float32"), const(factor, "float32")))
+    return product if active is None else call.emit(relax.op.nn.relu(product))
 
 
 def _saturated(
@@ -146,12 +163,10 @@ class _Dequantised:
 
 def _dequantised(call: Call, index: int) -> _Dequantised | None:
     """Returns an input of 8 bits before it was dequantised; None for all others."""
-    product: Any = bound_call(call.builder, call.input(index), "relax.multiply")
-    wide: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
-    scale = None if wide is None else _constant_behind(call, product.args[1])
-    if scale is None:
+    before = _scaled_by(call, call.input(index))
+    if before is None:
         return None
-    found, zero = wide.args[0], np.zeros((), np.int32)
+    (found, scale), zero = before, np.zeros((), np.int32)
     if (centred := bound_call(call.builder, found, "relax.subtract")) is not None:
         if (point := _constant_behind(call, centred.args[1])) is None:
             return None
@@ -159,6 +174,14 @@ def _dequantised(call: Call, index: int) -> _Dequantised | None:
     if (widened := bound_call(call.builder, found, "relax.astype")) is not None:
         found = widened.args[0]
     return _Dequantised(factor_of(call, found, zero), scale) if dtype_of(found) in ("uint8", "int8") else None
+
+
+def _scaled_by(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] | None:
+    """Returns what was converted and multiplied by a constant, and that constant; None for all other data."""
+    product: Any = bound_call(call.builder, data, "relax.multiply")
+    wide: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
+    scale = None if wide is None else _constant_behind(call, product.args[1])
+    return None if scale is None else (wide.args[0], scale)
 
 
 def _constant_behind(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
@@ -217,12 +240,19 @@ def _matmul(call: Call) -> relax.Expr:
 
 
 def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: list[int] | None) -> relax.Expr:
-    """Returns a product of whole numbers in float32, with its scale and with the operator's bias, if it has one."""
+    """Returns a product of whole numbers in float32, with its scale and with the operator's bias, if it has one.
+
+    A bias in units of the scale is added before.
+    """
+    bias = None
+    if call.has(2):
+        bias = call.input(2) if bias_shape is None else call.emit(relax.op.reshape(call.input(2), bias_shape))
+        found = _scaled_by(call, call.input(2))
+        if found is not None and dtype_of(found[0]) == "int32" and np.allclose(found[1], scale.reshape(-1), 1e-6, 0):
+            whole = found[0] if bias_shape is None else call.emit(relax.op.reshape(found[0], bias_shape))
+            product, bias = call.emit(relax.op.add(product, whole)), None
     result = call.emit(relax.op.multiply(call.cast(product, "float32"), const(scale, "float32")))
-    if not call.has(2):
-        return result
-    bias = call.input(2) if bias_shape is None else call.emit(relax.op.reshape(call.input(2), bias_shape))
-    return relax.op.add(result, bias)
+    return result if bias is None else relax.op.add(result, bias)
 
 
 CONVERTERS: dict[str, Converter] = {
