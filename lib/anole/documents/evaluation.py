@@ -108,7 +108,8 @@ class Evaluation:
         redrawn_error: the `variation_error` of the same network with weights drawn so that its outputs depend on its
             input; None where they did anyway, or where no such network could be made.
         exact_error: the larger one of `relative_error` and `variation_error` against the same network in double
-            precision, or of a quantised file by its own steps one by one; None where no reference was far away, or where it could not be computed.
+            precision, or against a quantised file's own steps one by one; None where no reference was far away, or
+            where it could not be computed.
         reference_exact_error: the same error of the most exact reference in single precision.
         reference_sensitivity: the same error of a reference beside itself, with its inputs changed by a few units in
             the last place, on many inputs near those of the comparison: the root of the mean square; None where no

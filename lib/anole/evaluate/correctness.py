@@ -18,6 +18,7 @@ from anole.documents.build import Build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_samples
+from anole.evaluate.engines import Arrays
 from anole.evaluate.narrow import narrow_engine
 from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
@@ -34,8 +35,8 @@ MAX_RELATIVE_ERROR = 1e-4
 reference's outputs depend on the input. The same is allowed beside the network in double precision."""
 
 _MAX_NARROW_ERROR = 1e-2
-"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a number. Means of builds that multiply bytes may
-differ by as much: in deep networks, single outputs differ by so much more that nothing smaller is found in minutes."""
+"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a number. Means of builds that multiply bytes
+may differ by as much: in deep networks, single outputs differ by so much that nothing smaller is found in minutes."""
 
 _MOST_NARROW = 0.3
 """The error beyond which nothing allows it to such a build: with a layer left out, it would hardly be larger."""
