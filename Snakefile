@@ -35,6 +35,7 @@ rule tuned:
 
 
 include: "rules/describe.smk"
+include: "rules/quantise.smk"
 include: "rules/extract.smk"
 include: "rules/tune.smk"
 include: "rules/refine.smk"

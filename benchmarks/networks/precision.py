@@ -20,7 +20,7 @@ from anole.declared.entries import ModelSpec
 from anole.evaluate.timing.turns import Pace
 from anole.extract.tasks import extract_tasks
 from anole.targets import get_target
-from anole.targets.cpu.device.precision import precisions_of
+from anole.targets.cpu.device.precision import FLOAT32, INT8, precisions_of
 from anole.targets.cpu.settings import describe_cpu
 from benchmarks.common.arguments import chosen, described
 from benchmarks.common.rows import Row, head, line, print_rows, times
@@ -54,14 +54,14 @@ def _rows(
         for batch in batches:
             with TemporaryDirectory() as folder:
                 float_file = export(name, batch, Path(folder))
-                for precision in available:
+                for precision in (each for each in available if each != INT8):
                     yield from _compared(name, float_file, precision, rivals, pace)
-                yield from _compared(name, quantised(float_file, batch), "int8", rivals, pace)
+                yield from _compared(name, quantised(float_file, batch), INT8, rivals, pace)
 
 
 def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
     """Yields a row for a build of a file, and one for a rival, for each rival; both run alone, in turns."""
-    target = get_target(describe_cpu(precision="float32" if precision == "int8" else precision))
+    target = get_target(describe_cpu(precision=FLOAT32 if precision == INT8 else precision))
     model, folder = ModelSpec(name, f"onnx:{file}", {}), file.with_suffix(f".{precision}")
     manifest, tasks = extract_tasks(model, precision, target)
     compile_untuned(model, manifest, name, folder)

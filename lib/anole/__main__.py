@@ -11,7 +11,7 @@ from anole.commands.group import Commands
 from anole.commands.machines import completion, doctor, serve
 from anole.commands.project import init, lock, plan
 from anole.commands.records import explore, export_records, import_, report
-from anole.commands.stages import compile_, describe, evaluate, extract, merge, refine, tune, tune_together
+from anole.commands.stages import compile_, describe, evaluate, extract, merge, quantise, refine, tune, tune_together
 from anole.documents.log import LogFormatter
 from anole.host.temporaries import own_temporaries
 
@@ -38,7 +38,17 @@ def main(context: click.Context) -> None:
 main.add_sections(
     {
         "The project": (init, plan, lock),
-        "Stages, which snakemake runs": (describe, extract, tune, tune_together, refine, compile_, evaluate, merge),
+        "Stages, which snakemake runs": (
+            describe,
+            quantise,
+            extract,
+            tune,
+            tune_together,
+            refine,
+            compile_,
+            evaluate,
+            merge,
+        ),
         "Builds": (run, profile, compare, export),
         "Records": (report, explore, import_, export_records),
         "Machines": (doctor, serve, completion),

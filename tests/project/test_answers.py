@@ -138,7 +138,7 @@ def test_an_argument_is_a_file_of_its_content(dryrun: bool) -> None:
     project = Project(dryrun=dryrun)
     entry = project.pipeline.spec.models["net"].to_json()
     path = layout.argument_path(content_key(entry))
-    assert project.answers.model_entry(job(model="net")) == f"@{path}"
+    assert project.answers.own_entry(job(model="net")) == f"@{path}"
     assert path.exists() is not dryrun
     order = project.answers.build_order(job(build="seeded"))
     assert dryrun or content(order)["seed"] == 1

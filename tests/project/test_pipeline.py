@@ -16,7 +16,7 @@ from anole.errors import DocumentError, SpecError, StoreError
 from anole.extract.stage import extract_versions
 from anole.keys import canonical_json
 from anole.project.hardware import describe_target
-from anole.project.pipeline import Pipeline
+from anole.project.pipeline import Pipeline, find_model
 from anole.store.shard import shard_path
 from anole.targets import get_target
 from anole.targets.vta.settings import describe_vta
@@ -172,7 +172,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
 def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
     heavy = "{'torch', 'tvm', 'torchvision', 'xgboost', 'sklearn', 'onnx', 'sqlite_utils'}"
     code = (
-        "import sys; from anole.extract.stage import extract_versions; from anole.project.pipeline import Pipeline\n"
+        "import sys; from anole.extract.stage import extract_versions; from anole.project.pipeline import Pipeline, find_model\n"
         "extract_versions(Pipeline.load('models.yaml').descriptions['cpu'])\n"
         f"print(sorted({heavy} & set(sys.modules)))"
     )
@@ -240,3 +240,14 @@ def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) ->
     extracted(locked, locked.spec.builds["gpu"], ["a" * 64, "b" * 64])
     with pytest.raises(SpecError, match="build gpu lacks the records of 1 tasks, of which the first is task b"):
         load(project)
+
+
+def test_a_target_of_int8_takes_the_quantised_file(project: Path) -> None:
+    text = MODELS.replace("cpu: {kind: cpu, threads: 1}", "cpu: {kind: cpu, threads: 1, precision: int8}")
+    (project / "models.yaml").write_text(text)
+    pipeline = load(project)
+    quantised = layout.quantised_path("one")
+    assert pipeline.files("one", "cpu") == [quantised] and pipeline.files("one") == [Path("nets.py")]
+    assert pipeline.origin("one", "cpu").entry == {"source": f"onnx:{quantised}", "inputs": {"x": [1, 3, 8, 8]}}
+    with pytest.raises(DocumentError, match="one.onnx: there is no such file; `snakemake --forcerun quantise`"):
+        find_model(project / "models.yaml", "one", "cpu")

@@ -19,10 +19,12 @@ from anole.commands.shared import (
     enter_project,
     guard_process,
     require_target,
+    show,
     spare_torch,
     tuning_options,
 )
 from anole.documents import layout
+from anole.quantise.methods import LEAST_DB, METHODS
 
 if TYPE_CHECKING:
     from anole.tune.options import TuneOptions
@@ -79,6 +81,47 @@ def extract(
         found = ModelSpec.from_json(model, entry)
     spare_torch(found)
     extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks or layout.TASKS)
+
+
+@click.command(epilog="Example: anole quantise resnet18 --float node_Conv_291")
+@click.argument("model", shell_complete=candidates.models)
+@click.option("--method", type=click.Choice(METHODS), help="How ranges are chosen.  [default: what loses least]")
+@click.option("--float", "floats", multiple=True, metavar="LAYER", help="A layer that stays in float32.")
+@click.option("--least-db", type=float, default=LEAST_DB, show_default=True, help="The loss that is small enough.")
+@click.option("--entry", type=Json(), help="The model's entry, instead of the one in models.yaml.")
+@click.option("--output", type=PATH, help="Where the file is written.  [default: in work/quantised]")
+@SPEC
+def quantise(
+    model: str,
+    method: str | None,
+    floats: tuple[str, ...],
+    least_db: float,
+    entry: Any,
+    output: Path | None,
+    spec: Path,
+) -> None:
+    """Quantise MODEL to 8 bits, as an ONNX file.
+
+    MODEL is a name in models.yaml. Targets with `precision: int8` compute this file. Values are rounded by the ranges
+    that the model's calibration samples show; prints what each layer loses.
+    """
+    guard_process(f"model {model}")
+    from anole.declared.entries import ModelSpec
+    from anole.declared.reading import load_spec
+    from anole.node import Node
+    from anole.quantise.stage import quantise_model
+    from anole.report.quantised import render_quantised
+
+    if entry is None:
+        (output,) = enter_project(spec, output)
+        models = load_spec(Path(spec.name)).models
+        Node(model, "models", spec.name).choice(models, "one of the models")
+        found = models[model]
+    else:
+        found = ModelSpec.from_json(model, entry)
+    quantised = quantise_model(found, output or layout.quantised_path(model), method, floats, least_db)
+    if entry is None and quantised is not None:
+        show(render_quantised(model, quantised))
 
 
 @click.command(epilog="Example: anole tune work/tasks/KEY.json --trials 64")

@@ -22,6 +22,11 @@ def manifest_path(model: str, target: str) -> Path:
     return MODELS / model / f"{target}.json"
 
 
+def quantised_path(model: str) -> Path:
+    """Returns where a model is as a quantised file, for targets whose precision is int8."""
+    return Path("work/quantised", f"{model}.onnx")
+
+
 def described_path(target: str) -> Path:
     """Returns where the description of a target is kept."""
     return Path("work/targets", f"{target}.json")

@@ -99,7 +99,7 @@ def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
 
 def is_narrow(build: Build) -> bool:
     """Returns whether a build multiplies narrower numbers than its references."""
-    return "precision" in build.target_description
+    return build.target_description.get("precision") == "bf16"
 
 
 def _max_error(build: Build) -> float:

@@ -177,8 +177,10 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
     return Engine(name, run, lambda found: [tensor.cpu().numpy() for tensor in tensors_of(found)], give)
 
 
-def export_onnx(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path) -> None:
-    """Exports a network to ONNX without progress reports."""
+def export_onnx(
+    network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path, names: Sequence[str] | None = None
+) -> None:
+    """Exports a network to ONNX without progress reports; its inputs may get other names than its arguments have."""
     import torch
 
     chatty = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "torch.onnx")]
@@ -188,7 +190,7 @@ def export_onnx(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], p
             logger.setLevel(logging.ERROR)
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            torch.onnx.export(network, arguments, str(path), verbose=False)
+            torch.onnx.export(network, arguments, str(path), input_names=names, verbose=False)
     finally:
         for logger, level in zip(chatty, levels, strict=True):
             logger.setLevel(level)

@@ -17,6 +17,7 @@ from anole.keys import canonical_json, content_key
 from anole.project.hardware import asked_of, is_detected_on_nodes
 from anole.project.needs import Needs, needs_of, node_resources
 from anole.project.pipeline import Pipeline
+from anole.project.quantised import model_on
 from anole.search.settings import TunerSettings
 
 
@@ -93,7 +94,15 @@ class Answers:
 
     def model_files(self, job: Wildcards) -> list[Path]:
         """Returns the model's own files; only a change of these extracts the model again."""
+        return self.pipeline.files(job.model, job.target)
+
+    def own_files(self, job: Wildcards) -> list[Path]:
+        """Returns the files of the model itself, before it is quantised."""
         return self.pipeline.files(job.model)
+
+    def own_entry(self, job: Wildcards) -> str:
+        """Returns the model's entry in models.yaml."""
+        return self._argument(self.pipeline.spec.models[job.model].to_json())
 
     def description_file(self, job: Wildcards) -> str | list[str]:
         """Returns where a node says what the target is, if only nodes can."""
@@ -105,8 +114,8 @@ class Answers:
         return self._argument(asked_of(self.pipeline.spec.targets[job.target]))
 
     def model_entry(self, job: Wildcards) -> str:
-        """Returns the model's entry in models.yaml."""
-        return self._argument(self.pipeline.spec.models[job.model].to_json())
+        """Returns the entry of the model, or of its quantised file."""
+        return self._argument(model_on(self.pipeline.spec, job.model, job.target).to_json())
 
     def target_description(self, job: Wildcards) -> str:
         """Returns everything that identifies the target."""
@@ -131,7 +140,8 @@ class Answers:
 
     def build_files(self, job: Wildcards) -> list[Path]:
         """Returns the own files of a build's model."""
-        return self.pipeline.files(self.build_of(job).model)
+        build = self.build_of(job)
+        return self.pipeline.files(build.model, build.target)
 
     def build_order(self, job: Wildcards) -> str:
         """Returns the order of a build."""

@@ -15,6 +15,7 @@ from anole.errors import BuildError, DocumentError
 from anole.keys import canonical_json
 from anole.node import Node
 from anole.project.hardware import look_for
+from anole.project.quantised import model_on
 
 
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:
@@ -65,7 +66,7 @@ def _refuse_older(spec: Spec, folder: Path, name: str, build: Build) -> None:
     wanted = spec.builds[name]
     description = look_for(spec.targets[wanted.target]).description
     same = {
-        "model": canonical_json(build.entry) == canonical_json(spec.models[wanted.model].to_json()),
+        "model": canonical_json(build.entry) == canonical_json(model_on(spec, wanted.model, wanted.target).to_json()),
         "target": description is None or canonical_json(description) == canonical_json(build.target_description),
     }
     others = " and ".join(what for what, is_same in same.items() if not is_same)

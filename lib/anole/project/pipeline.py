@@ -18,6 +18,7 @@ from anole.extract.stage import extract_versions
 from anole.keys import content_key
 from anole.node import Node
 from anole.project.hardware import Hardware, any_records, describe_target, is_detected_on_nodes, keep, look_for
+from anole.project.quantised import is_quantised, model_on
 from anole.record import Run
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
@@ -100,8 +101,13 @@ class Pipeline:
                 found = Hardware(self.descriptions.get(name), self.absences.get(name))
                 keep(self.spec.targets[name], found, self.project)
 
-    def files(self, model: str) -> list[Path]:
-        """Returns the model's own files; when one of them changes, the model is extracted again."""
+    def files(self, model: str, target: str | None = None) -> list[Path]:
+        """Returns the files of a model on a target; when one of them changes, the model is extracted again.
+
+        Without a target, they are the model's own.
+        """
+        if target is not None and is_quantised(self.spec, target):
+            return [layout.quantised_path(model)]
         entry = self.spec.models[model]
         samples = [] if entry.calibration is None else [Path(entry.calibration)]
         return [*model_files(entry.source, self.project), *samples]
@@ -113,7 +119,7 @@ class Pipeline:
     def origin(self, model: str, target: str) -> Origin:
         """Returns the origin that an up-to-date manifest has."""
         description = self.description(target)
-        return Origin(self.spec.models[model].to_json(), dict(description), extract_versions(description))
+        return Origin(model_on(self.spec, model, target).to_json(), dict(description), extract_versions(description))
 
     def description(self, target: str) -> Mapping[str, Any]:
         """Returns a target's complete description; raises SpecError if no node has described it yet."""
@@ -256,7 +262,10 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
     spec = load_spec(path)
     Node(model, "models", spec.file).choice(spec.models, "one of the models")
     Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
-    return spec.models[model], describe_target(spec.targets[target], path.parent)
+    quantised = layout.quantised_path(model)
+    if is_quantised(spec, target) and not quantised.exists():
+        raise DocumentError(quantised, "there is no such file", "quantise")
+    return model_on(spec, model, target), describe_target(spec.targets[target], path.parent)
 
 
 @dataclass(frozen=True)

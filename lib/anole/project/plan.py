@@ -111,8 +111,8 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str
         return "new"
     if build.target in pipeline.undescribed:
         return f"{build.target} is described anew"
-    files = [pipeline.project / file for file in pipeline.files(build.model)]
-    newer = [file.name for file in files if file.stat().st_mtime_ns > manifest.stat().st_mtime_ns]
+    files = [pipeline.project / file for file in pipeline.files(build.model, build.target)]
+    newer = [file.name for file in files if not file.exists() or file.stat().st_mtime_ns > manifest.stat().st_mtime_ns]
     if newer:
         return f"{', '.join(newer)} changed"
     try:

@@ -84,7 +84,7 @@ def test_a_processor_that_is_given_has_no_features_of_this_machine(pretend: Call
             "xeon_amx",
             f"rocketlake with {' '.join(V3)} avx_vnni {' '.join(V4[len(V3) :])} avx512_vnni avx512_bf16, "
             "in vectors of 16 floats",
-            "avx512_fp16 amx_tile amx_int8 amx_bf16: kernels compute in float32 or bf16",
+            "avx512_fp16 amx_tile amx_int8 amx_bf16: kernels compute in float32 or bf16 or int8",
         ),
     ],
 )
@@ -114,6 +114,9 @@ def test_a_precision_is_described_where_the_processor_has_it(pretend: Callable[[
     assert describe_cpu(threads=1, precision="bf16") == {**plain, "precision": "bf16"}
     with pytest.raises(TargetError, match="precision bf16 needs avx512_bf16, avx512vl, which AMD EPYC lacks"):
         describe_cpu(mcpu="x86-64-v3", threads=1, precision="bf16")
+    assert describe_cpu(mcpu="x86-64-v3", threads=1, precision="int8")["precision"] == "int8"
+    with pytest.raises(TargetError, match="precision int8 needs avx2"):
+        describe_cpu(mcpu="x86-64-v2", threads=1, precision="int8")
 
 
 def test_what_the_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,8 @@ def describe_cpu(
         max_relative_error: largest relative L2 error of a kernel's result; described only if it is not the default.
         exact: whether only algorithms are allowed that compute the operator exactly as defined; likewise.
         space: ``constrained``, or ``open`` for spaces without constraints; likewise.
-        precision: of what convolutions and dense layers multiply, ``float32`` or ``bf16``; likewise.
+        precision: of what convolutions and dense layers multiply, ``float32``, ``bf16``, or ``int8``, which stands for
+            quantised networks; likewise.
 
     Raises:
         TargetError: this machine lacks the processor's features or the threads, or the processor lacks the precision.

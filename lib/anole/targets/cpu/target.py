@@ -47,7 +47,10 @@ class CpuTarget:
         self.open = is_open(description)
         self.dtype = DTYPES[str(description.get("precision", FLOAT32))]
         features = description.get("features", ())
-        self.dtypes = (*map(DTYPES.__getitem__, precisions_of(features)), *((WHOLE,) if has_bytes(features) else ()))
+        self.dtypes = (
+            *dict.fromkeys(DTYPES[each] for each in precisions_of(features)),
+            *((WHOLE,) if has_bytes(features) else ()),
+        )
         if self.open:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-FLOAT32, BF16 = "float32", "bf16"
+FLOAT32, BF16, INT8 = "float32", "bf16", "int8"
 
 WHOLE = "uint8"
 """The type of data that is known to be whole numbers of 8 bits."""
 
-DTYPES = {FLOAT32: "float32", BF16: "bfloat16"}
-"""The type of the numbers that are multiplied, by the names of precisions; sums are of float32."""
+DTYPES = {FLOAT32: "float32", BF16: "bfloat16", INT8: "float32"}
+"""The type to which a network's numbers of float32 are rounded before they are multiplied, by names of precisions.
 
-NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"})}
+Sums are of float32. Where the precision is int8, the network is a quantised one, whose products are of whole numbers.
+"""
+
+NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"}), INT8: frozenset({"avx2"})}
 """The features without which a precision would be slower than float32."""
 
 

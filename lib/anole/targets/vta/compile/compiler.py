@@ -17,13 +17,14 @@ from anole.declared.entries import ModelSpec
 from anole.documents.build import Accelerator, AcceleratorStep
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
+from anole.extract.samples import read_samples
 from anole.record import Config
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.compile.common_geometry import choose_geometry
 from anole.targets.vta.compile.partition import Partition, Partitioner
-from anole.targets.vta.compile.quantize import observe, quantize, read_samples, snr_db
+from anole.targets.vta.compile.quantize import observe, quantize, snr_db
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import HOST_LIBRARY, host_of, save_network
 from anole.targets.vta.network.network import (

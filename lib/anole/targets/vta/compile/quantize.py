@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
-from anole.documents.build import TensorInfo
-from anole.errors import BuildError
+from anole.extract.samples import Sample
 from anole.record import Config
 from anole.targets.vta.compile.partition import FusedLayer, Partition
 from anole.targets.vta.network.network import (
@@ -29,7 +25,6 @@ from anole.targets.vta.network.network import (
 from anole.targets.vta.target import as_conv2d
 from anole.task import Workload
 
-_N_RANDOM = 4
 _FINER = 4
 
 _BIAS_BITS = 28
@@ -42,32 +37,8 @@ _RESIDUAL_SHIFT = 22
 _FINEST = -1000
 """A scale finer than any that occurs."""
 
-Sample = Sequence[NDArray[Any]]
 Observed = Mapping[str, NDArray[np.float32]]
 """Every value by name, over all samples: shape (n_samples, *shape)."""
-
-
-def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
-    """Returns a model's own calibration samples, or standard normal ones; raises BuildError if its own do not fit."""
-    if model.calibration is None:
-        rng = np.random.default_rng(0)
-        return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM)]
-    path = Path(model.calibration)
-    try:
-        loaded = np.load(path)
-        arrays = {inputs[0].name: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise BuildError(f"{path}: is neither .npy nor .npz: {error}") from error
-    for info in inputs:
-        found = arrays.get(info.name)
-        if found is None or found.shape[1:] != info.shape or not len(found):
-            shown = f"shape {found.shape}" if found is not None else "none of that name"
-            expected = f"(samples, {', '.join(map(str, info.shape))})"
-            raise BuildError(f"{path}: found {shown} for input {info.name}; allowed is shape {expected}")
-        if found.dtype.kind not in "biuf" or not np.isfinite(found).all():
-            raise BuildError(f"{path}: input {info.name}: found values that are not finite numbers")
-    n = min(len(arrays[info.name]) for info in inputs)
-    return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]
 
 
 def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed:
@@ -112,12 +83,6 @@ def snr_db(expected: NDArray[Any], found: NDArray[Any]) -> float | None:
     wide = expected.astype(np.float64)
     signal, noise = float(np.square(wide).sum()), float(np.square(wide - found).sum())
     return 10 * math.log10(signal / noise) if 0 < signal < math.inf and 0 < noise < math.inf else None
-
-
-def _random(info: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
-    if info.dtype.startswith("float"):
-        return rng.standard_normal(info.shape).astype(info.dtype)
-    return rng.integers(0, 2, info.shape).astype(info.dtype)
 
 
 def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> QuantizedNetwork:

@@ -1,0 +1,48 @@
+"""Samples of a model's inputs on which it is quantised: those that its entry names, or random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.declared.entries import ModelSpec
+from anole.documents.build import TensorInfo
+from anole.errors import BuildError
+
+_N_RANDOM = 4
+
+Sample = Sequence[NDArray[Any]]
+
+
+def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
+    """Returns a model's own calibration samples, or standard normal ones; raises BuildError if its own do not fit."""
+    if model.calibration is None:
+        rng = np.random.default_rng(0)
+        return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM)]
+    path = Path(model.calibration)
+    try:
+        loaded = np.load(path)
+        arrays = {inputs[0].name: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise BuildError(f"{path}: is neither .npy nor .npz: {error}") from error
+    for info in inputs:
+        found = arrays.get(info.name)
+        if found is None or found.shape[1:] != info.shape or not len(found):
+            shown = f"shape {found.shape}" if found is not None else "none of that name"
+            expected = f"(samples, {', '.join(map(str, info.shape))})"
+            raise BuildError(f"{path}: found {shown} for input {info.name}; allowed is shape {expected}")
+        if found.dtype.kind not in "biuf" or not np.isfinite(found).all():
+            raise BuildError(f"{path}: input {info.name}: found values that are not finite numbers")
+    n = min(len(arrays[info.name]) for info in inputs)
+    return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]
+
+
+def _random(info: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
+    if info.dtype.startswith("float"):
+        return rng.standard_normal(info.shape).astype(info.dtype)
+    return rng.integers(0, 2, info.shape).astype(info.dtype)

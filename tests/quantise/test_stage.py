@@ -1,0 +1,141 @@
+"""Any model becomes a file of 8 bits; what it loses is measured, and what loses most can stay in float32."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from anole.declared.entries import ModelSpec
+from anole.errors import AnoleError
+from anole.extract.tasks import extract_tasks
+from anole.quantise.stage import quantise_model
+from anole.report.quantised import render_quantised
+from anole.targets import get_target
+
+RNG = np.random.default_rng(0)
+PLAIN = get_target({"kind": "cpu", "mcpu": "x86-64-v4", "model": "", "features": ["avx2", "avx512bw"], "threads": 1})
+SHAPE = (1, 8, 12, 12)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> ModelSpec:
+    """Two convolutions, of which the first has one filter that is far larger than the others, and a dense layer."""
+    first = RNG.standard_normal((16, 8, 3, 3)).astype(np.float32)
+    first[0] *= 50
+    weights = {
+        "first": first,
+        "second": RNG.standard_normal((8, 16, 1, 1)).astype(np.float32),
+        "matrix": RNG.standard_normal((8, 4)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"], "one", pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "second"], ["c"], "two"),
+        helper.make_node("GlobalAveragePool", ["c"], ["d"]),
+        helper.make_node("Flatten", ["d"], ["e"]),
+        helper.make_node("MatMul", ["e", "matrix"], ["y"], "three"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", *SHAPE[1:]])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return ModelSpec("net", f"onnx:{path}", {"x": SHAPE})
+
+
+def types_of(model: ModelSpec, file: Path) -> list[str]:
+    _, tasks = extract_tasks(replace(model, source=f"onnx:{file}", calibration=None), "cpu", PLAIN)
+    return [task.workload.dtype for task in tasks]
+
+
+def test_the_layers_of_the_file_are_of_bytes(model: ModelSpec, tmp_path: Path) -> None:
+    output = tmp_path / "work" / "net.onnx"
+    found = quantise_model(model, output)
+    assert found is not None and not found.floats
+    assert [layer.name for layer in found.loss.layers] == ["one", "two", "three"]
+    assert 30 < found.loss.sqnr_db < 60 and all(20 < layer.sqnr_db < 60 for layer in found.loss.layers)
+    assert types_of(model, output) == ["uint8"] * 3
+
+
+def test_a_given_layer_stays_in_float32(model: ModelSpec, tmp_path: Path) -> None:
+    found = quantise_model(model, tmp_path / "q.onnx", "min-max", ["two"])
+    assert found is not None and found.method == "min-max"
+    assert [layer.name for layer in found.loss.layers] == ["one", "three"]
+    assert types_of(model, tmp_path / "q.onnx") == ["uint8", "float32", "uint8"]
+
+
+def test_the_layer_that_loses_most_stays_in_float32_where_too_much_is_lost(model: ModelSpec, tmp_path: Path) -> None:
+    whole = quantise_model(model, tmp_path / "q.onnx", "min-max")
+    found = quantise_model(model, tmp_path / "q.onnx", "min-max", least_db=150)
+    assert whole is not None and found is not None
+    ((name, before_db),) = found.floats
+    assert name == max(whole.loss.layers, key=lambda layer: layer.lost_db).name
+    assert before_db == whole.loss.sqnr_db < found.loss.sqnr_db
+    assert types_of(model, tmp_path / "q.onnx").count("float32") == 1
+
+
+def test_samples_decide_the_ranges(model: ModelSpec, tmp_path: Path) -> None:
+    np.save(tmp_path / "dim.npy", 0.01 * RNG.standard_normal((3, *SHAPE)))
+    quantise_model(model, tmp_path / "bright.onnx", "min-max")
+    quantise_model(replace(model, calibration=str(tmp_path / "dim.npy")), tmp_path / "dim.onnx", "min-max")
+    scales: list[Any] = [
+        {each.name: numpy_helper.to_array(each) for each in onnx.load(tmp_path / name).graph.initializer}["x_scale"]
+        for name in ("bright.onnx", "dim.onnx")
+    ]
+    assert 50 < scales[0] / scales[1] < 200
+
+
+def test_what_is_quantised_already_is_taken_as_it_is(model: ModelSpec, tmp_path: Path) -> None:
+    quantise_model(model, tmp_path / "q.onnx", "min-max")
+    again = replace(model, source=f"onnx:{tmp_path / 'q.onnx'}")
+    assert quantise_model(again, tmp_path / "again.onnx") is None
+    assert types_of(model, tmp_path / "again.onnx") == ["uint8"] * 3
+
+
+def test_what_does_not_fit_is_refused_in_words(model: ModelSpec, tmp_path: Path) -> None:
+    def refused(words: str, given: ModelSpec = model, floats: tuple[str, ...] = ()) -> None:
+        with pytest.raises(AnoleError, match=re.escape(words)):
+            quantise_model(given, tmp_path / "q.onnx", "min-max", floats)
+        assert not (tmp_path / "q.onnx").exists()
+
+    refused("model net: has no layer 'four'; it has one, two, three", floats=("four",))
+    np.save(tmp_path / "small.npy", np.zeros((2, 1, 8, 4, 4)))
+    refused(
+        "small.npy: found shape (2, 1, 8, 4, 4) for input x", replace(model, calibration=str(tmp_path / "small.npy"))
+    )
+    np.save(tmp_path / "nan.npy", np.full((1, *SHAPE), np.nan))
+    refused("found values that are not finite numbers", replace(model, calibration=str(tmp_path / "nan.npy")))
+    refused("found no file", replace(model, source="onnx:absent.onnx"))
+
+
+def test_the_table_names_each_layer_and_what_stays_in_float32(model: ModelSpec, tmp_path: Path) -> None:
+    from rich.console import Console
+
+    found = quantise_model(model, tmp_path / "q.onnx", "min-max", ["two"])
+    assert found is not None
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(render_quantised("net", found))
+    shown = captured.get()
+    assert f"net: {found.loss.sqnr_db:.1f} dB by min-max" in shown and "in float32: two" in shown
+    assert all(f"{layer.name}" in shown and f"{layer.sqnr_db:.1f}" in shown for layer in found.loss.layers)
+
+
+@pytest.mark.guard
+def test_a_torch_network_is_exported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    model = ModelSpec("net", "torch:tiny_networks:residual", {"image": (1, 3, 16, 16)})
+    found = quantise_model(model, tmp_path / "q.onnx")
+    assert found is not None and found.loss.sqnr_db > 30 and len(found.loss.layers) == 4
+    assert [value.name for value in onnx.load(tmp_path / "q.onnx").graph.input] == ["image"]

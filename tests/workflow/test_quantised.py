@@ -1,0 +1,43 @@
+"""A target of int8: its models are quantised first, tuned on bytes, compiled, and equal to their quantised files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anole.documents.build import read_build
+from anole.documents.evaluation import read_evaluation
+
+from .conftest import write_onnx
+
+pytestmark = [pytest.mark.workflow, pytest.mark.guard]
+
+NAME = "chain-bytes-random"
+
+
+def test_a_model_is_quantised_only_for_targets_of_int8(empty: Any) -> None:
+    write_onnx(empty.folder / "chain.onnx", [16, 32], size=8)
+    empty.write(
+        {"chain": {"source": "onnx:chain.onnx"}},
+        targets={"bytes": {"kind": "cpu", "threads": 1, "precision": "int8"}, "cpu": {"kind": "cpu", "threads": 1}},
+        tuning={"preset": "random", "trials": 2},
+        builds=[
+            {"model": "chain", "target": "bytes"},
+            {"model": "chain", "target": "cpu", "trials": 0},
+        ],
+    )
+    outcome = empty.snakemake()
+    assert outcome.code == 0, outcome.output
+    assert [len(outcome.jobs[rule]) for rule in ("quantise", "extract", "compile")] == [1, 2, 2]
+    assert {content.task.workload.dtype for content in empty.shards().values()} == {"uint8"}
+    build = read_build(empty.folder / f"builds/{NAME}")
+    assert build.entry["source"] == "onnx:work/quantised/chain.onnx"
+    assert all(task.matched == "tuned" for task in build.tasks)
+    evaluation = read_evaluation(empty.folder / f"work/evaluations/{NAME}.json")
+    assert all(latency.relative_error < 1e-4 for latency in evaluation.latencies)
+    assert empty.snakemake().jobs == {}
+    locked = empty.anole("lock", NAME)
+    assert locked.returncode == 0, locked.stderr
+    by_hand = empty.anole("quantise", "chain", "--method", "min-max", "--output", "by_hand.onnx")
+    assert by_hand.returncode == 0 and "dB by min-max" in by_hand.stdout, by_hand.stderr
