@@ -40,8 +40,8 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-NAMES = """describe extract tune tune-together merge refine compile evaluate export run profile compare completion plan
-report doctor serve vta import export-records explore lock init"""
+NAMES = """describe quantise extract tune tune-together merge refine compile evaluate export run profile compare
+completion plan report doctor serve vta import export-records explore lock init"""
 
 
 def test_every_stage_is_a_command_with_help() -> None:

@@ -172,7 +172,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
 def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
     heavy = "{'torch', 'tvm', 'torchvision', 'xgboost', 'sklearn', 'onnx', 'sqlite_utils'}"
     code = (
-        "import sys; from anole.extract.stage import extract_versions; from anole.project.pipeline import Pipeline, find_model\n"
+        "import sys; from anole.extract.stage import extract_versions; from anole.project.pipeline import Pipeline\n"
         "extract_versions(Pipeline.load('models.yaml').descriptions['cpu'])\n"
         f"print(sorted({heavy} & set(sys.modules)))"
     )
@@ -249,5 +249,5 @@ def test_a_target_of_int8_takes_the_quantised_file(project: Path) -> None:
     quantised = layout.quantised_path("one")
     assert pipeline.files("one", "cpu") == [quantised] and pipeline.files("one") == [Path("nets.py")]
     assert pipeline.origin("one", "cpu").entry == {"source": f"onnx:{quantised}", "inputs": {"x": [1, 3, 8, 8]}}
-    with pytest.raises(DocumentError, match="one.onnx: there is no such file; `snakemake --forcerun quantise`"):
+    with pytest.raises(DocumentError, match=r"one\.onnx: there is no such file; `snakemake --forcerun quantise`"):
         find_model(project / "models.yaml", "one", "cpu")
