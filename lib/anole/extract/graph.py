@@ -26,6 +26,7 @@ from anole.extract.passes.narrow import narrow
 from anole.extract.passes.normalize_products import is_transposed_product, normalize_products
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
+from anole.extract.passes.whole_floats import keep_whole_floats
 from anole.host.guard import step
 from anole.targets.base import Target
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
@@ -73,7 +74,17 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     ]
     convert = [lay_channels_last, sink_permutations, absorb_pads, drop_idle_taps]
     once = transform.EliminateCommonSubexpr()
-    plain = [subpixel, normalize_products, merge_affine, once, join_branches, merge_affine, once]
+    plain = [
+        keep_whole_floats,
+        transform.CanonicalizeBindings(),
+        subpixel,
+        normalize_products,
+        merge_affine,
+        once,
+        join_branches,
+        merge_affine,
+        once,
+    ]
     module = imported.module
     _refuse_giants(model, module)
     failure = explained(f"model {model.name}: TVM cannot convert it")

@@ -164,6 +164,25 @@ def test_dequantised_operands_are_multiplied_as_whole_numbers(tmp_path: Path) ->
     assert all(each.exact for each in found if not isinstance(each, BatchMatmul))
 
 
+def test_a_maximum_of_bytes_is_one_of_what_was_quantised(tmp_path: Path) -> None:
+    """Quantising again with the same scale and zero point changes nothing."""
+    net = Network(14)
+    data = dequantised(
+        net,
+        quantised(net, net.given(net.rng.standard_normal((1, 3, 8, 8)).astype(np.float32)), 0.02, 7),
+        0.02,
+        zero7(net),
+    )
+    net.add("MaxPool", data, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    pooled = quantised(net, f"{len(net.nodes) - 1}_MaxPool_0", 0.02, 7)
+    net.add("DequantizeLinear", pooled, net.weight(0.02), zero7(net))
+    net.check(tmp_path, 1e-6, only_last=True)
+
+
+def zero7(net: Network) -> str:
+    return net.weight(7, "uint8")
+
+
 def test_runs_of_any_weights() -> None:
     assert exact_runs(258, None) == (slice(0, 258),)
     assert exact_runs(259, None) == (slice(0, 258), slice(258, 259))

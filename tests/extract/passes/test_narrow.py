@@ -13,6 +13,7 @@ from tvm import ir, relax
 from anole.extract.graph import workload_of
 from anole.extract.passes.convolutions import CHANNELS_LAST
 from anole.extract.passes.narrow import narrow
+from anole.extract.passes.whole_floats import keep_whole_floats
 from anole.task import Conv2d, Workload
 
 from .building import calls, constant, conv2d, drawn, module_of, operators, outputs, run
@@ -215,3 +216,32 @@ def test_a_value_may_be_stored_in_two_ways() -> None:
     (exact, near), (expected, plain) = outputs(after, x), outputs(before, x)
     np.testing.assert_array_equal(exact, expected)
     assert 0 < np.linalg.norm(near - plain) / np.linalg.norm(plain) < 1e-2
+
+
+def test_bytes_are_stored_for_all_that_read_them() -> None:
+    """A sum that only other sums read is of bytes, too."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        data = quantised(builder, x, 0.02, 7)
+        product = builder.emit(relax.op.nn.conv2d(data, whole(1, 1, 8, 8), **CHANNELS_LAST, out_dtype="int32"))
+        scaled = builder.emit(relax.op.multiply(builder.emit(relax.op.astype(product, "float32")), scalar(0.01)))
+        return relax.op.add(quantised(builder, scaled, 0.5, 3), quantised(builder, data, 3, 0))
+
+    before = keep_whole_floats(module_of(build, (1, 4, 4, 8)))
+    after = narrow(before, workload_of, lambda workload: replace(workload, dtype="uint8", exact=False))
+    stored = [call for call in calls(after) if call.op.name == "relax.astype" and str(call.attrs.dtype) == "uint8"]
+    assert len(stored) == 3
+    np.testing.assert_array_equal(run(after, drawn(1, 4, 4, 8)), run(before, drawn(1, 4, 4, 8)))
+
+
+def test_bytes_on_the_way_to_a_computation_are_left_out() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        clipped = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
+        number = builder.emit(relax.op.astype(builder.emit(relax.op.astype(clipped, "uint8")), "int32"))
+        centred = builder.emit(relax.op.subtract(number, relax.const(np.int32(7))))
+        return relax.op.multiply(builder.emit(relax.op.astype(centred, "float32")), scalar(0.5))
+
+    before = module_of(build, X.shape)
+    after = keep_whole_floats(before)
+    assert operators(after) == ["round", "clip", "subtract", "multiply"]
+    np.testing.assert_array_equal(run(after, 100 * X), run(before, 100 * X))

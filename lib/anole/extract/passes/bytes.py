@@ -11,6 +11,11 @@ from tvm import ir, relax
 
 from anole.extract.passes.mutators import extents, operator_of, value_of
 
+CHOOSING = frozenset(
+    f"relax.{name}" for name in "reshape permute_dims strided_slice squeeze expand_dims nn.max_pool2d".split()
+)
+"""Operators of one tensor whose result has no other values than it."""
+
 _RANGES = {"uint8": 0, "int8": -128}
 """The least number of each type."""
 
@@ -49,13 +54,20 @@ def bytes_of(operand: ir.Expr, values: Values) -> Bytes | None:
     return None if least is None else Bytes(operand, least, 0)
 
 
+def is_byte(operand: ir.Expr, dtype: str, values: Values) -> bool:
+    """Returns whether a variable of float32 consists of whole numbers that a type of 8 bits holds."""
+    if dtype not in _RANGES or not isinstance(operand, relax.Var) or str(operand.ty.dtype) != "float32":
+        return False
+    return _least(operand, values) == _RANGES[dtype]
+
+
 def _least(operand: relax.Var, values: Values) -> int | None:
     """Returns the least value of whole numbers that are no more than 255 apart; None if this is not known."""
     call: Any = values.get(operand)
     operator = operator_of(call)
     if operator == "relax.astype":
         return _RANGES.get(str(call.args[0].ty.dtype))
-    if operator in ("relax.permute_dims", "relax.reshape") and isinstance(call.args[0], relax.Var):
+    if operator in CHOOSING and isinstance(call.args[0], relax.Var):
         return _least(call.args[0], values)
     if operator == "relax.subtract" and (zero := _whole_scalar(call.args[1])) is not None:
         inner = _least(call.args[0], values)

@@ -17,7 +17,7 @@ import tvm
 from tvm import ir, relax, te, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.bytes import bytes_of
+from anole.extract.passes.bytes import CHOOSING, bytes_of
 from anole.extract.passes.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
 from anole.task import Conv2d, Dense, Workload
 
@@ -29,9 +29,7 @@ _INT8 = np.iinfo(np.int8)
 _WORD = 4
 """How many bytes fill a word; channels are filled up to that."""
 
-_COMMUTING = frozenset(
-    f"relax.{name}" for name in "reshape permute_dims strided_slice concat squeeze expand_dims nn.max_pool2d".split()
-)
+_COMMUTING = CHOOSING | {"relax.concat"}
 """Operators whose result is the same whether their operands or their results are rounded."""
 
 _READERS = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"))
@@ -68,6 +66,10 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
     if not operands:
         return module
     stored = {each.data: each.stored for each in operands.values()}
+    if any(each.dtype == "uint8" for each in stored.values()):
+        clipped = (variable for variable, value in values.items() if operator_of(value) == "relax.clip")
+        found = {variable: bytes_of(variable, values) for variable in clipped}
+        stored = {each.base: _Stored("uint8", each.least) for each in found.values() if each is not None} | stored
     for variable, value in reversed(list(values.items())):
         if variable in stored and operator_of(value) in _COMMUTING:
             stored = dict.fromkeys(_tensors(value), stored[variable]) | stored

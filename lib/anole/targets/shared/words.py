@@ -16,10 +16,14 @@ from anole.task import sum_dtype
 
 _PURE = 1
 
-DOTS = {"bfloat16x2": ("anole.dot_bfloat16x2", "float32"), "uint8x4": ("anole.dot_uint8x4", "int32")}
+DOTS = {
+    "bfloat16x2": ("anole.dot_bfloat16x2", "float32"),
+    "uint8x4": ("anole.dot_uint8x4", "int32"),
+    "uint8x1": ("anole.dot_uint8x1", "int32"),
+}
 """The operators of dot products of two words, and the types of their results, by the type of the words.
 
-A word of four uint8 is multiplied with one of four int8.
+A word of four uint8 is multiplied with one of four int8, and one uint8 in its lowest bits with an int8 in 32 bits.
 """
 
 for _name, _ in DOTS.values():

@@ -20,6 +20,7 @@ from anole.task import Conv2d, Dense, Workload
 
 CONVOLUTION = Conv2d(1, 7, 9, 8, 48, (3, 3), (2, 1), (1, 1, 1, 1))
 DENSE = Dense(3, 12, 20)
+DEPTHWISE = Conv2d(1, 7, 9, 40, 40, (3, 3), (1, 2), (1, 1, 1, 1), groups=40)
 DTYPES = ("bfloat16", "uint8")
 
 
@@ -67,6 +68,13 @@ def test_without_the_instruction_the_result_is_the_same(
 
 
 ERRORS = {"bfloat16": 1e-6, "uint8": 0.0}
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4", "icelake-server"])
+def test_the_bytes_of_a_depthwise_convolution_have_words_of_their_own(mcpu: str, tmp_path: Path) -> None:
+    if processor().lacks(mcpu):
+        pytest.skip(f"this machine runs no code for {mcpu}")
+    assert error_of(replace(DEPTHWISE, dtype="uint8"), description(mcpu), tmp_path) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

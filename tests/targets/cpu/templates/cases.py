@@ -155,7 +155,7 @@ def _narrow(dtype: str, numbers: int) -> st.SearchStrategy[Workload]:
     return (layers | st.builds(Dense, rows, words, st.integers(1, 70))).map(lambda w: replace(w, dtype=dtype))
 
 
-narrow = _narrow("bfloat16", 2) | _narrow("uint8", 4)
+narrow = _narrow("bfloat16", 2) | _narrow("uint8", 4) | depthwise.map(lambda workload: replace(workload, dtype="uint8"))
 
 workloads = convolutions | depthwise | dense_layers | products
 """Layers of every operator, also of odd sizes."""

@@ -17,8 +17,10 @@ from anole.extract.onnx.operators.whole_products import (
     factor,
     factor_of,
     multiply_whole,
+    whole_float,
 )
-from anole.extract.passes.mutators import bound, bound_call, operator_of, value_behind
+from anole.extract.passes.bytes import CHOOSING
+from anole.extract.passes.mutators import bound, bound_call, operator_of, value_behind, with_attrs
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
@@ -31,9 +33,34 @@ def quantize(call: Call) -> relax.Expr:
         raise call.refuse("the attribute precision is not supported")
     scale = _spread(call, call.input(1), data)
     zero = _spread(call, call.input(2), data) if call.has(2) else None
+    if (moved := _moved(call, data, scale, zero, dtype)) is not None:
+        return moved
     if (rescaled := _rescaled_product(call, data, scale)) is not None:
         return _saturated(call, rescaled, None, zero, dtype)
     return _saturated(call, data, call.cast(scale, dtype_of(data)), zero, dtype)
+
+
+def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
+    """Returns what was dequantised, and since then only moved or chosen from, quantised as it was; or None."""
+    moves: list[Any] = []
+    while operator_of(made := bound(call.builder, data)) in CHOOSING:
+        moves.append(made)
+        data = made.args[0]
+    before = _bytes_before(call, data) if moves else None
+    if before is None:
+        return None
+    numbers, own_zero, own_scale = before
+    values = _constant_behind(call, scale), np.zeros(1) if zero is None else _constant_behind(call, zero)
+    same = all(
+        mine is not None and mine.size == other.size == 1 and mine.item() == other.item()
+        for mine, other in zip(values, (own_scale, own_zero), strict=True)
+    )
+    if not same or dtype_of(numbers) != dtype:
+        return None
+    found = whole_float(call, numbers)
+    for move in reversed(moves):
+        found = call.emit(with_attrs(move, [found, *move.args[1:]]))
+    return call.cast(found, dtype)
 
 
 def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
@@ -59,10 +86,18 @@ def _saturated(
         raise call.refuse(f"found {dtype}; allowed: {', '.join(_INTEGERS)}")
     divided = call.widened(data if scale is None else call.emit(relax.op.divide(data, scale)))
     rounded = call.emit(relax.op.round(divided))
-    if zero is not None:
-        rounded = relax.op.add(rounded, call.cast(zero, dtype_of(divided)))
+    if (zero := _zero(call, zero, dtype_of(divided))) is not None:
+        rounded = call.emit(relax.op.add(rounded, zero))
     info = np.iinfo(dtype)
     return call.cast(call.emit(relax.op.clip(rounded, int(info.min), int(info.max))), dtype)
+
+
+def _zero(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
+    """Returns a zero point in a type, as a literal of the kernel if it is one constant; None if it is 0."""
+    value = None if zero is None else _constant_behind(call, zero)
+    if zero is None or (value is not None and not value.any()):
+        return None
+    return const(value.item(), dtype) if value is not None and value.size == 1 else call.cast(zero, dtype)
 
 
 def dequantize(call: Call) -> relax.Expr:
@@ -72,8 +107,9 @@ def dequantize(call: Call) -> relax.Expr:
         raise call.refuse(f"found {dtype_of(data)}; allowed: {', '.join(_INTEGERS)}, int32")
     scale = _spread(call, call.input(1), data)
     found = call.cast(data, "int32")
-    if call.has(2):
-        found = call.emit(relax.op.subtract(found, call.cast(_spread(call, call.input(2), data), "int32")))
+    zero = _zero(call, _spread(call, call.input(2), data) if call.has(2) else None, "int32")
+    if zero is not None:
+        found = call.emit(relax.op.subtract(found, zero))
     product = call.emit(relax.op.multiply(call.cast(found, "float32"), call.cast(scale, "float32")))
     return call.cast(product, call.dtype("output_dtype", dtype_of(call.input(1))))
 
@@ -163,7 +199,13 @@ class _Dequantised:
 
 def _dequantised(call: Call, index: int) -> _Dequantised | None:
     """Returns an input of 8 bits before it was dequantised; None for all others."""
-    before = _scaled_by(call, call.input(index))
+    before = _bytes_before(call, call.input(index))
+    return None if before is None else _Dequantised(factor_of(call, *before[:2]), before[2])
+
+
+def _bytes_before(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any], NDArray[Any]] | None:
+    """Returns the bytes that were dequantised by constants, with their zero point and scale; None for all others."""
+    before = _scaled_by(call, data)
     if before is None:
         return None
     (found, scale), zero = before, np.zeros((), np.int32)
@@ -173,7 +215,7 @@ def _dequantised(call: Call, index: int) -> _Dequantised | None:
         found, zero = centred.args[0], point
     if (widened := bound_call(call.builder, found, "relax.astype")) is not None:
         found = widened.args[0]
-    return _Dequantised(factor_of(call, found, zero), scale) if dtype_of(found) in ("uint8", "int8") else None
+    return (found, zero, scale) if dtype_of(found) in ("uint8", "int8") else None
 
 
 def _scaled_by(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] | None:

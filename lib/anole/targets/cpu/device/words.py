@@ -75,10 +75,26 @@ define {words} @{_helper("uint8x4", lanes)}({words} %sum, {words} %left, {words}
     return _Dot((frozenset({feature}),), code)
 
 
-def _bytes(lanes: int, *features: str) -> _Dot:
+def _by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
+    """Returns the product of one byte in each word, the lower one of a pair of 16 bits whose upper one is zero."""
+    words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    code = f"""
+declare {words} @{name}({halves}, {halves})
+define {words} @{_helper("uint8x1", lanes)}({words} %sum, {words} %left, {words} %right) {{
+  %a = bitcast {words} %left to {halves}
+  %b = bitcast {words} %right to {halves}
+  %product = call {words} @{name}({halves} %a, {halves} %b)
+  %result = add {words} %sum, %product
+  ret {words} %result
+}}
+"""
+    return _Dot((frozenset({feature}),), code)
+
+
+def _bytes(dtype: str, lanes: int, *features: str) -> _Dot:
     """Returns the dot product of VNNI, whose operands have the type of words before LLVM 22."""
     operands = f"<{4 * lanes} x i8>" if llvm_version_major() >= 22 else f"<{lanes} x i32>"
-    return _by_instruction("uint8x4", lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", operands, *features)
+    return _by_instruction(dtype, lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", operands, *features)
 
 
 def _bfloat16s(lanes: int) -> _Dot:
@@ -89,9 +105,15 @@ def _bfloat16s(lanes: int) -> _Dot:
 
 _DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
     **{("bfloat16x2", lanes): (_bfloat16s(lanes),) for lanes in (4, 8, 16)},
-    ("uint8x4", 4): (_bytes(4, "avx512vnni avx512vl", "avxvnni"), _by_pairs(4, "llvm.x86.sse2.pmadd.wd", "sse2")),
-    ("uint8x4", 8): (_bytes(8, "avx512vnni avx512vl", "avxvnni"), _by_pairs(8, "llvm.x86.avx2.pmadd.wd", "avx2")),
-    ("uint8x4", 16): (_bytes(16, "avx512vnni"), _by_pairs(16, "llvm.x86.avx512.pmaddw.d.512", "avx512bw")),
+    **{
+        (dtype, lanes): (_bytes(dtype, lanes, *vnni), by_pairs(lanes, f"llvm.x86.{pairs}", feature))
+        for dtype, by_pairs in (("uint8x4", _by_pairs), ("uint8x1", _by_one_pair))
+        for lanes, vnni, pairs, feature in (
+            (4, ("avx512vnni avx512vl", "avxvnni"), "sse2.pmadd.wd", "sse2"),
+            (8, ("avx512vnni avx512vl", "avxvnni"), "avx2.pmadd.wd", "avx2"),
+            (16, ("avx512vnni",), "avx512.pmaddw.d.512", "avx512bw"),
+        )
+    },
 }
 """The dot products that processors have, the best first, by the type of the words and the number of lanes."""
 
@@ -175,5 +197,9 @@ def _byte_sum(total: Any, left: Any, right: Any) -> Any:
     return total
 
 
-_DEFINITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {"bfloat16x2": _bfloat16_sum, "uint8x4": _byte_sum}
+_DEFINITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "bfloat16x2": _bfloat16_sum,
+    "uint8x4": _byte_sum,
+    "uint8x1": lambda total, left, right: total + left * right,
+}
 """What a sum with a dot product is, by the type of the words."""

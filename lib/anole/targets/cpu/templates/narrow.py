@@ -1,7 +1,8 @@
 """Workloads of narrow numbers are computed as workloads of words, each of which holds several; needs no compiler.
 
 A word has 32 bits, as many as a float32. Neighbouring channels share a word, and the dot product of two words takes the
-place of a multiply-add, so that spaces, merits and loop nests are those of float32.
+place of a multiply-add, so that spaces, merits and loop nests are those of float32. A depthwise convolution does not
+sum over channels: each of its words holds one byte.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
+from anole.targets.cpu.templates.depthwise_space import is_depthwise
 from anole.task import Conv2d, Dense, Workload
 
 NUMBERS_OF_WORD = {"bfloat16": 2, "uint8": 4}
@@ -25,16 +27,23 @@ def is_narrow(w: Workload) -> bool:
 def can_be_narrow(w: Workload, dtype: str) -> bool:
     """Returns whether a workload of float32 has a template for a narrow type: its channels must fill whole words.
 
-    A depthwise convolution has no neighbouring channels that it sums. Bytes stand for whole numbers.
+    Bytes stand for whole numbers, and only they have depthwise convolutions.
     """
     if w.dtype != "float32" or getattr(w, "exact", False) != (dtype == "uint8"):
         return False
+    if isinstance(w, Conv2d) and is_depthwise(w):
+        return dtype == "uint8"
     summed = w.in_channels // w.groups if isinstance(w, Conv2d) else w.in_features if isinstance(w, Dense) else 1
     return summed % NUMBERS_OF_WORD[dtype] == 0
 
 
+def numbers_of_word(w: Workload) -> int:
+    """Returns how many numbers a word of a workload of narrow numbers holds."""
+    return 1 if isinstance(w, Conv2d) and is_depthwise(w) else NUMBERS_OF_WORD[w.dtype]
+
+
 def word_dtype(dtype: str) -> str:
-    """Returns the type of words of narrow numbers, or any other type as it is."""
+    """Returns the type of full words of narrow numbers, or any other type as it is."""
     return f"{dtype}x{NUMBERS_OF_WORD[dtype]}" if dtype in NUMBERS_OF_WORD else dtype
 
 
@@ -42,7 +51,8 @@ def in_words(w: _Workload) -> _Workload:
     """Returns a workload of narrow numbers as one of words, or a workload of words as it is."""
     if not is_narrow(w):
         return w
-    numbers, dtype = NUMBERS_OF_WORD[w.dtype], word_dtype(w.dtype)
+    numbers = numbers_of_word(w)
+    dtype = f"{w.dtype}x{numbers}"
     if isinstance(w, Conv2d):
         return replace(w, in_channels=w.in_channels // numbers, dtype=dtype)
     assert isinstance(w, Dense)

@@ -11,7 +11,7 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.cpu.templates.narrow import NUMBERS_OF_WORD, in_words
+from anole.targets.cpu.templates.narrow import in_words, numbers_of_word
 from anole.targets.shared.anchor import find_block, scheduled
 from anole.targets.shared.reference import data_shape
 from anole.targets.shared.words import word_of
@@ -32,16 +32,20 @@ class WordTemplate:
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[np.int32]:
         """Returns the packed words of a weight, whose second to last axis is that of the channels."""
         *outer, channels, filters = weight.shape
-        numbers = NUMBERS_OF_WORD[workload.dtype]
+        numbers = numbers_of_word(workload)
+        if numbers == 1:
+            return self.of_words.pack_weight(in_words(workload), config, weight.astype(np.int32))
         rows = weight.reshape(*outer, channels // numbers, numbers, filters)
         words = np.ascontiguousarray(rows.swapaxes(-1, -2)).view(np.int32)[..., 0]
         return self.of_words.pack_weight(in_words(workload), config, words)
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the definition over the words of the data."""
-        inner, numbers = in_words(workload), range(NUMBERS_OF_WORD[workload.dtype])
+        inner, numbers = in_words(workload), range(numbers_of_word(workload))
 
         def word(*at: Any) -> Any:
+            if len(numbers) == 1:
+                return data[at].astype("int32")
             return word_of([data[(*at[:-1], at[-1] * len(numbers) + number)] for number in numbers])
 
         return self.of_words.compute(inner, config, te.compute(data_shape(inner), word, name=_WORDS), packed)
