@@ -45,7 +45,7 @@ def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | N
     moves: list[Any] = []
     while operator_of(made := bound(call.builder, data)) in CHOOSING:
         moves.append(made)
-        data = made.args[0]
+        data = moves[-1].args[0]
     before = _bytes_before(call, data) if moves else None
     if before is None:
         return None
