@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.documents.build import read_build
+from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import BuildError
 from anole.evaluate.comparison import relative_error
@@ -22,6 +22,28 @@ LATENCY = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
 FAR = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (LATENCY,))
 NARROW = replace(BUILD, target_description={**BUILD.target_description, "precision": "bf16"})
 MEANS = {"reference_sensitivity": 0.01, "nearby_error": 0.02, "averaged_error": 1e-3, "averaged_draws": 400}
+
+
+BYTES = replace(BUILD, kernels=(BuiltKernel("conv", 1, None, (), 1, 1, "uint8"),))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "message"),
+    [
+        ({"exact_error": 0.05, "reference_exact_error": 0.02}, None),
+        ({"exact_error": 0.07, "reference_exact_error": 0.02}, "(0.07 from those by its file's own steps)"),
+        ({"exact_error": 0.2, "reference_exact_error": 0.15}, "(0.2 from those by its file's own steps)"),
+        ({**MEANS, "averaged_error": 4e-3, "averaged_draws": 40}, None),
+        ({**MEANS, "averaged_error": 2e-2}, "of which 0.003 may be chance"),
+    ],
+)
+def test_a_quantised_network_is_judged_by_its_file(evidence: dict[str, Any], message: str | None) -> None:
+    evaluation = replace(FAR, **evidence)
+    if message is None:
+        refuse_wrong(Path("net"), BYTES, evaluation)
+        return
+    with pytest.raises(BuildError, match=re.escape(message)):
+        refuse_wrong(Path("net"), BYTES, evaluation)
 
 
 @pytest.mark.parametrize(

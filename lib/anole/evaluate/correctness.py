@@ -39,14 +39,15 @@ _MAX_NARROW_ERROR = 1e-2
 may differ by as much: in deep networks, single outputs differ by so much that nothing smaller is found in minutes."""
 
 _MOST_NARROW = 0.3
-"""The error beyond which nothing allows it to such a build: with a layer left out, it would hardly be larger."""
+"""The error beyond which nothing allows it to such a build, or to one that multiplies bytes: with a layer left out, it
+would hardly be larger."""
 
 _AS_INEXACT = 3.0
 """How much farther than the most exact reference a build may be from the network in double precision: the order of a
 sum changes its rounding, and some networks make much of that."""
 
 _MOST_INEXACT = 3e-3
-"""The error of a reference beyond which it allows nothing: noise in a layer's weights would not be found any more."""
+"""The error of a reference of float32 beyond which it allows nothing: noise in weights would not be found any more."""
 
 
 def with_evidence(
@@ -68,7 +69,7 @@ def with_evidence(
         with _warned(build):
             own, reference = _exact_errors(runner, folder, build)
             evaluation = replace(evaluation, exact_error=own, reference_exact_error=reference)
-        if not _is_near_exact(evaluation):
+        if not _is_near_exact(build, evaluation):
             with _warned(build):
                 evaluation = replace(evaluation, **vars(_means(runner, folder, build, far[0].reference)))
     return evaluation
@@ -222,10 +223,11 @@ def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) ->
         return compare_means(runner.engine(folder, samples[0]), engine, samples, _largest_chance(build))
 
 
-def _is_near_exact(evaluation: Evaluation) -> bool:
-    """Whether a build is as near to the network in double precision as single precision lets it be."""
+def _is_near_exact(build: Build, evaluation: Evaluation) -> bool:
+    """Whether a build is as near to what the network is defined to be as its references, or as precision lets it be."""
     theirs = evaluation.reference_exact_error or 0.0
-    allowed = max(MAX_RELATIVE_ERROR, _AS_INEXACT * theirs) if theirs <= _MOST_INEXACT else MAX_RELATIVE_ERROR
+    most = _MOST_NARROW / _AS_INEXACT if _multiplies_bytes(build) else _MOST_INEXACT
+    allowed = max(MAX_RELATIVE_ERROR, _AS_INEXACT * theirs) if theirs <= most else MAX_RELATIVE_ERROR
     return evaluation.exact_error is not None and evaluation.exact_error <= allowed
 
 
@@ -249,7 +251,7 @@ def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
         own = max(max(_errors(latency).values()) for latency in evaluation.latencies)
         if own <= min(_AS_INEXACT * narrow, _MOST_NARROW):
             return f"the reference differs from itself by {narrow:.2g} if it multiplies bfloat16"
-    if _is_near_exact(evaluation):
+    if _is_near_exact(build, evaluation):
         return (
             f"from those {_definition(build)} by only {evaluation.exact_error:.2g}; "
             f"the most exact reference differs from these by {evaluation.reference_exact_error:.2g}"

@@ -53,7 +53,7 @@ def measure_loss(exact: onnx.ModelProto, quantised: onnx.ModelProto, samples: Se
     pairs = {name: name for name in outputs}
     products: list[tuple[onnx.NodeProto, str | None, str]] = []
     for node in quantised.graph.node:
-        is_quantised = node.op_type in PRODUCTS and _is_dequantised(made, node.input[1])
+        is_quantised = node.op_type in PRODUCTS and _is_weight(made, node.input[1])
         source = _source(made, node.input[0]) if is_quantised else None
         result = node.output[0].removesuffix("_QuantizeLinear_Input")
         if source in known and result in known:
@@ -68,8 +68,9 @@ def measure_loss(exact: onnx.ModelProto, quantised: onnx.ModelProto, samples: Se
     return Loss(min(ratios[name] for name in outputs), layers)
 
 
-def _is_dequantised(made: dict[str, onnx.NodeProto], name: str) -> bool:
-    return name in made and made[name].op_type == "DequantizeLinear"
+def _is_weight(made: dict[str, onnx.NodeProto], name: str) -> bool:
+    """Returns whether a value is a constant that was dequantised."""
+    return name in made and made[name].op_type == "DequantizeLinear" and made[name].input[0] not in made
 
 
 def _source(made: dict[str, onnx.NodeProto], name: str) -> str | None:

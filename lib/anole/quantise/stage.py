@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 _MOST_FLOAT = 0.1
 """The share of the layers that may be left in float32."""
 
+_LEAST_GAIN_DB = 0.2
+"""What each layer in float32 must gain, in decibel."""
+
 _MOST_KEPT = 8
 """Samples for methods that keep all values of all samples in memory."""
 
@@ -58,7 +61,7 @@ def quantise_model(
 
     Weights have a scale for each filter, and values one scale and zero point. Without a method, the one is taken that
     loses least. While the ratio is below the least one, the layer that loses most is left in float32, up to a tenth of
-    the layers.
+    the layers and as long as that helps.
 
     Args:
         model: the model; its calibration samples, or random ones, decide.
@@ -108,7 +111,7 @@ def _search(
         worst = max(now[0].loss.layers, key=lambda layer: layer.lost_db)
         left.append((worst.name, now[0].loss.sqnr_db))
         now = _try(exact, samples, best[0].method, [name for name, _ in left])
-        if now[0].loss.sqnr_db > best[0].loss.sqnr_db:
+        if now[0].loss.sqnr_db > best[0].loss.sqnr_db + _LEAST_GAIN_DB * (len(left) - len(best[0].floats)):
             best = (Quantised(now[0].method, tuple(left), now[0].loss), now[1])
     return best
 
