@@ -1,4 +1,4 @@
-"""The runtime of our own that every library for the CPU contains: the threads that compute parallel loops."""
+"""The runtime of our own that libraries for the CPU contain: threads for parallel loops, and products of tiles."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from anole.errors import MachineError
 from anole.targets.shared.kernel import find_tool, run_tool
 
-_SOURCE = files(__name__).joinpath("parallel.c")
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 
 
@@ -18,13 +18,29 @@ def compile_runtime(threads: int, folder: Path) -> Path:
 
     It is written into the folder unless it is there already; MachineError says that there is no C compiler.
     """
-    path = folder / f"parallel-{threads}.o"
+    return _compiled(folder / f"parallel-{threads}.o", "parallel.c", f"-DANOLE_THREADS={threads}")
+
+
+def compile_tiles(folder: Path) -> Path:
+    """Returns the object to link with a library that multiplies tiles, likewise.
+
+    A compiler that does not know the instructions leaves them out, so that the library never uses them.
+    """
+    path = folder / "tiles.o"
+    try:
+        return _compiled(path, "tiles.c", "-DWITH_AMX")
+    except MachineError:
+        return _compiled(path, "tiles.c")
+
+
+def _compiled(path: Path, name: str, *options: str) -> Path:
+    """Compiles a source file of this folder to an object, unless that is there."""
     if path.exists():
         return path
     # Several processes may want it at once, so it appears whole.
-    with TemporaryDirectory(dir=folder) as made, as_file(_SOURCE) as source:
-        whole, defined = f"{made}/{path.name}", f"-DANOLE_THREADS={threads}"
-        run_tool("C compiler", [find_compiler(), *_OPTIONS, defined, "-c", str(source), "-o", whole])
+    with TemporaryDirectory(dir=path.parent) as made, as_file(files(__name__).joinpath(name)) as source:
+        whole = f"{made}/{path.name}"
+        run_tool("C compiler", [find_compiler(), *_OPTIONS, *options, "-c", str(source), "-o", whole])
         os.replace(whole, path)
     return path
 
