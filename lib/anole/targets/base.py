@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 ANCHOR = "anole.anchor"
 """The block attribute that marks the anchor operator's block; its value is the operator's name."""
 
-DIRECT, WINOGRAD = "direct", "winograd"
-"""The names of a convolution's algorithms, as configs and features spell them on every target."""
+DIRECT, WINOGRAD, TILES = "direct", "winograd", "tiles"
+"""The names of algorithms, as configs and features spell them on every target."""
 
 MAX_RELATIVE_ERROR = 1e-4
 """The default for how far a kernel's answer may be from the right one, as the relative L2 distance."""

@@ -134,10 +134,10 @@ class CpuTarget:
         return pipeline()
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Returns the threads that compute the parallel loops."""
-        from anole.targets.cpu.runtime import compile_runtime
+        """Returns the threads that compute the parallel loops, and maybe the products of tiles."""
+        from anole.targets.cpu.device.builder import runtime_objects
 
-        return (compile_runtime(self.threads, folder),)
+        return runtime_objects(self.description, folder)
 
     def environment(self) -> Mapping[str, str]:
         """Returns the variables that set the thread counts: of kernels, of TVM, and of what it is compared with."""

@@ -40,6 +40,22 @@ def product(dtype: str, left: Any, right: Any) -> Any:
     return ir.Call(ir.Op.get(operator), [left, right], ret_ty=ir.PrimType(result))
 
 
+def is_dot(call: Any) -> bool:
+    """Returns whether a call is a dot product of two words."""
+    return any(getattr(call.op, "name", None) == operator for operator, _ in DOTS.values())
+
+
+def is_word(call: Any) -> bool:
+    """Returns whether a call reads a word, see `word_of`."""
+    named = getattr(getattr(call, "op", None), "name", None)
+    return named == "tirx.reinterpret" and isinstance(call.args[0], tirx.Shuffle)
+
+
+def first_number(word: Any) -> Any:
+    """Returns the load of a word, or that of its first number."""
+    return word.args[0].vectors[0] if is_word(word) else word
+
+
 def packed_dtype(dtype: str) -> str:
     """Returns the type of packed weights of a type: words of narrow numbers."""
     return dtype if sum_dtype(dtype) == dtype else "int32"

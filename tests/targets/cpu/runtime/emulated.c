@@ -114,14 +114,14 @@ static void execute(int number, siginfo_t* info, void* context) {
 /* Multiplies either way; returns how many instructions were emulated, or -1 if tiles were left shaped. */
 int64_t product(bool in_tiles, char* sums, const char* data, const char* weights, bool of_bytes, int64_t rows, int64_t left,
                 int64_t sums_rows, int64_t row, int64_t strip, int64_t taps_y, int64_t tap_y, int64_t taps_x, int64_t tap_x,
-                int64_t groups, int64_t words, int64_t columns) {
+                int64_t groups, int64_t words, int64_t width) {
   struct sigaction before, ours = {.sa_sigaction = execute, .sa_flags = SA_SIGINFO};
   void (*chosen)(const Product*) = multiply;
   sigaction(SIGILL, &ours, &before);
   unit.executed = 0;
   multiply = in_tiles ? multiply_in_tiles : multiply_plainly;
-  multiply_tiles(sums, data, weights, of_bytes, rows, left, sums_rows, row, strip, taps_y, tap_y, taps_x, tap_x, groups, words,
-                 columns);
+  multiply_tiles(sums, data, weights, NULL, NULL, of_bytes, rows, left, sums_rows, row, strip, taps_y, tap_y, taps_x, tap_x, groups, words,
+                 width);
   multiply = chosen;
   release_tiles();
   sigaction(SIGILL, &before, NULL);

@@ -101,10 +101,10 @@ class Product:
         """The sums of one of both ways; all others stay as they were."""
         surplus = 2
         sums = np.full((self.strips, self.rows + surplus, 16 * self.columns), -7, TYPES[self.dtype][2])
-        row, strip, *tap = (4 * words for words in (self.row, self.rows * self.row + self.gap, *self.tap))
-        sizes = (self.rows, self.left, self.rows + surplus, row, strip, self.taps[0], tap[0], self.taps[1], tap[1])
+        row, strip, (tap_y, tap_x) = self.row, self.rows * self.row + self.gap, self.tap
+        sizes = (self.rows, self.left, self.rows + surplus, row, strip, self.taps[0], tap_y, self.taps[1], tap_x)
         pointers = [array.ctypes.data for array in (sums, data, weights)]
-        sizes = (*sizes, self.groups, self.words, self.columns)
+        sizes = (*sizes, self.groups, self.words, 16 * self.columns)
         emulated = library.product(in_tiles, *pointers, self.dtype == "uint8", *sizes)
         assert emulated >= 0 and (in_tiles or not emulated)
         written = np.arange(self.strips * self.rows).reshape(self.strips, -1) < self.left

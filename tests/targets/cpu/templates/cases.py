@@ -15,12 +15,14 @@ from tvm import s_tir
 
 from anole.record import Config
 from anole.space import ALGORITHM, Space
-from anole.targets.base import WINOGRAD, Template
+from anole.targets.base import TILES, WINOGRAD, Template
 from anole.targets.cpu.device import builder
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.templates.narrow import in_words
 from anole.targets.cpu.templates.programs import Programs, programs_of
+from anole.targets.cpu.templates.tiles_space import takes_tiles
 from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
@@ -29,6 +31,8 @@ from ....examples import examples
 PROCESSOR = {**describe_cpu(), "threads": 2}
 UNIT = VectorUnit.of(PROCESSOR)
 AVX512, AVX2, NEON = VectorUnit(16, 32), VectorUnit(8, 16), VectorUnit(4, 32)
+AMX_FEATURES = ["amx_tile", "amx_int8", "amx_bf16"]
+AMX = replace(AVX512, tile_words=frozenset({"bfloat16x2", "uint8x4"}))
 UNITS = st.sampled_from([AVX512, AVX2, NEON])
 SEEDS = st.integers(0, 1 << 30)
 
@@ -80,7 +84,9 @@ class Case:
 
     def error(self, config: Config) -> float:
         """How far a built kernel's answer is from the reference."""
-        return error_of(self.template, self.workload, config)
+        added = AMX_FEATURES if self.unit.tile_words else []
+        described = {**PROCESSOR, "features": ["avx512f", *PROCESSOR["features"], *added]} if added else PROCESSOR
+        return error_of(self.template, self.workload, config, described)
 
 
 def drawn(space: Space, seed: int = 0, **values: Any) -> Config:
@@ -89,12 +95,12 @@ def drawn(space: Space, seed: int = 0, **values: Any) -> Config:
     return restricted.config(restricted.sample(1, np.random.default_rng(seed))[0])
 
 
-def error_of(template: Template, workload: Workload, config: Config) -> float:
+def error_of(template: Template, workload: Workload, config: Config, described: Mapping[str, Any] = PROCESSOR) -> float:
     """How far a built kernel's answer is from the reference; a network's compiler can schedule the function further."""
     s_tir.Schedule(template.schedule(define(template, workload, config), workload, config))
     with TemporaryDirectory() as folder:
         artifact = Path(folder) / "kernel.so"
-        builder.build(template, workload, config, PROCESSOR, artifact)
+        builder.build(template, workload, config, described, artifact)
         return CpuRunner(template, workload, cold_bytes=0).load(artifact, config).relative_error()
 
 
@@ -157,6 +163,15 @@ def _narrow(dtype: str, numbers: int) -> st.SearchStrategy[Workload]:
 
 narrow = _narrow("bfloat16", 2) | _narrow("uint8", 4) | depthwise.map(lambda workload: replace(workload, dtype="uint8"))
 
+
+def _in_tiles(workload: Workload, threads: int) -> Case:
+    """A layer that AMX multiplies, for which bytes have a choice."""
+    values = {ALGORITHM: TILES} if workload.dtype == "uint8" else {}
+    return Case(workload, AMX, threads, values)
+
+
+in_tiles = st.builds(_in_tiles, narrow.filter(lambda w: takes_tiles(AMX, in_words(w))), st.integers(1, 9))
+
 workloads = convolutions | depthwise | dense_layers | products
 """Layers of every operator, also of odd sizes."""
 
@@ -182,6 +197,7 @@ cases: st.SearchStrategy[Case] = (
     st.builds(Case, workloads | grouped | st.sampled_from(IDLE), UNITS | st.just(UNIT), st.integers(1, 9))
     | st.builds(Case, winograd, UNITS | st.just(UNIT), st.integers(1, 9), st.just({ALGORITHM: WINOGRAD}))
     | st.builds(Case, narrow, UNITS | st.just(UNIT), st.integers(1, 9))
+    | in_tiles
     | st.builds(Case, st.sampled_from(FROM_MEMORY), values=st.just({"prefetch": 1}))
     | st.builds(Case, st.just(Dense(7, 500, 600)), values=st.just({"prefetch_k": 64}))
 )

@@ -12,15 +12,18 @@ import pytest
 from anole.space import ALGORITHM
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
-from anole.targets.cpu.templates.programs import VERSIONS, parts_of
+from anole.targets.cpu.templates.programs import VERSIONS, narrowed, parts_of
 from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-from .cases import AVX512
+from .cases import AMX_FEATURES, AVX512
 
 PROCESSOR = describe_cpu("skylake-avx512", threads=2, model="any")
 TARGET, EXACT = CpuTarget(PROCESSOR), CpuTarget({**PROCESSOR, "exact": True})
+AMX = CpuTarget({**PROCESSOR, "features": [*PROCESSOR["features"], *AMX_FEATURES]})
+AMX_OPEN = CpuTarget({**AMX.description, "space": "open"})
 LAYER = Conv2d(1, 28, 28, 32, 32, (3, 3), padding=(1, 1, 1, 1))
+WORDS = replace(LAYER, in_channels=64, dtype="uint8")
 POINTWISE = Conv2d(1, 3, 5, 512, 512, (1, 1))
 DILATED = replace(LAYER, padding=(12, 12, 12, 12), dilation=(12, 12))
 
@@ -74,6 +77,54 @@ def test_the_version_counts_the_parts(workload: Workload, parts: str) -> None:
     space, choices = TARGET.space(workload), {"direct", "winograd"} if "winograd" in parts else {""}
     assert set(space.algorithms) == choices
     assert any(knob.name in ("prefetch", "prefetch_k") for knob in space.knobs) == ("prefetch" in parts)
+
+
+@pytest.mark.parametrize(
+    ("workload", "algorithms"),
+    [
+        (WORDS, {"direct", "tiles"}),
+        (replace(WORDS, dtype="bfloat16"), {""}),
+        (replace(WORDS, in_channels=128, groups=2), {""}),
+        (Dense(9, 64, 96, "uint8"), {"direct", "tiles"}),
+        (Dense(9, 64, 96, "bfloat16"), {""}),
+    ],
+    ids=lambda value: value.label if isinstance(value, Workload) else "",
+)
+def test_tiles_are_a_choice_where_vectors_are_fast(workload: Conv2d | Dense, algorithms: set[str]) -> None:
+    has_tiles = getattr(workload, "groups", 1) == 1
+    assert set(AMX.space(workload).algorithms) == algorithms
+    assert AMX.space(workload).rejection(AMX.default_config(workload)) is None
+    assert ("tiles" in parts_of(AMX.unit, workload, exact=False, is_open=False)) == has_tiles
+    assert AMX.template_version(workload) == TARGET.template_version(workload) + VERSIONS["tiles"] * has_tiles
+    assert set(TARGET.space(workload).algorithms) == set(AMX_OPEN.space(workload).algorithms) == {""}
+    assert TARGET.template_version(workload) + 1 == AMX_OPEN.template_version(workload)
+
+
+@pytest.mark.parametrize(
+    ("workload", "algorithm"),
+    [
+        (WORDS, "tiles"),
+        (replace(WORDS, height=1, width=1, kernel=(1, 1), padding=(0, 0, 0, 0)), "direct"),
+        (replace(WORDS, in_channels=8, kernel=(1, 1), padding=(0, 0, 0, 0)), "direct"),
+        (replace(WORDS, in_channels=8), "tiles"),
+        (Dense(4, 512, 512, "uint8"), "direct"),
+        (Dense(5, 512, 512, "uint8"), "tiles"),
+    ],
+    ids=lambda value: value.label if isinstance(value, Workload) else value,
+)
+def test_the_default_is_tiles_where_they_are_filled(workload: Conv2d | Dense, algorithm: str) -> None:
+    assert AMX.default_config(workload)[ALGORITHM] == algorithm
+
+
+def test_where_there_are_tiles_only_they_multiply_bfloat16() -> None:
+    grouped = replace(LAYER, groups=2)
+    for layer, in_vectors, in_tiles in (
+        (LAYER, "float32", "bfloat16"),  # Winograd's method is faster than vectors.
+        (grouped, "bfloat16", "float32"),
+        (Dense(9, 64, 96), "bfloat16", "bfloat16"),
+    ):
+        found = [narrowed(target.unit, 2, layer, "bfloat16").dtype for target in (TARGET, AMX)]
+        assert found == [in_vectors, in_tiles]
 
 
 def test_the_versions_are_those_of_the_tasks_that_users_have_tuned() -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given
 from tvm import s_tir, tirx
 
 from anole.space import ALGORITHM
-from anole.targets.base import WINOGRAD
+from anole.targets.base import TILES, WINOGRAD
 from anole.targets.shared.kernel import define
 from anole.targets.shared.nodes import collect
 from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense
 
-from .cases import ATROUS, AVX2, AVX512, FROM_MEMORY, IDLE, NEON, SEEDS, Case, cases, tries
+from .cases import AMX, ATROUS, AVX2, AVX512, FROM_MEMORY, IDLE, NEON, SEEDS, Case, cases, tries
 
 SAME = (1, 1, 1, 1)
+
+
+LONG = Conv2d(1, 5, 45, 12, 33, (3, 3), (1, 2), (0, 1, 0, 1), (1, 3), dtype="bfloat16")
 
 
 def is_float_convolution(case: Case) -> bool:
@@ -28,6 +33,10 @@ def is_float_convolution(case: Case) -> bool:
 # Two bundles, the second of which lacks a group; and one with filters that fill no vector.
 @example(case=Case(Conv2d(2, 9, 7, 15, 12, (3, 3), (2, 1), (1, 0, 2, 1), groups=3), AVX512), seed=0)
 @example(case=Case(Conv2d(1, 6, 6, 20, 20, (3, 3), groups=5), AVX512), seed=1)
+# Tiles: two of a row of pixels, of one column, and of rows that they do not fill.
+@example(case=Case(LONG, AMX, values={"tile_x": (1, 21), "tile_f": (1, 3, 16), "tile_y": (3, 1, 1)}), seed=0)
+@example(case=Case(Conv2d(2, 37, 1, 8, 20, (3, 1), (1, 2), (0, 0, 2, 1), dtype="bfloat16"), AMX), seed=0)
+@example(case=Case(Dense(37, 72, 33, "uint8"), AMX, values={ALGORITHM: TILES, "tile_y": (1, 3, 13)}), seed=0)
 # Blocks that span two images, in whole rows of tiles.
 @example(case=Case(Conv2d(4, 4, 5, 3, 16, (3, 3), padding=(2, 2, 2, 2)), values={ALGORITHM: WINOGRAD}), seed=0)
 # Dilated: rows that the dilation divides, and columns that it does not.
@@ -110,10 +119,11 @@ def test_defaults_of_awkward_shapes_are_right(case: Case) -> None:
 
 
 SHARED, VECTORS = {"T.parallel(", "T.unroll("}, {"T.parallel(", "T.vectorized(", "T.unroll("}
-CHOSEN = {"prefetch", "buffer_dim_align", "T.Shuffle(", "T.Select("}
+CHOSEN = {"prefetch", "buffer_dim_align", "T.Shuffle(", "T.Select(", "multiply_tiles"}
 """What only some kernels hold."""
 
 PLAIN = Conv2d(1, 12, 12, 32, 32, (3, 3))
+SHORT, SHORT_ROWS = replace(PLAIN, dtype="bfloat16"), Dense(20, 64, 48, "bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -134,6 +144,7 @@ PLAIN = Conv2d(1, 12, 12, 32, 32, (3, 3))
         (Case(apart(512), values={"pad_at": "root"}), VECTORS),
         (Case(apart(1024), values={"pad_at": "root"}), {*VECTORS, "buffer_dim_align"}),
         (Case(apart(1024), values={"pad_at": "inline"}), VECTORS),
+        *((Case(each, AMX), {"T.parallel(", "multiply_tiles", "release_tiles"}) for each in (SHORT, SHORT_ROWS)),
     ],
 )
 def test_kernels_hold_what_was_chosen(case: Case, held: set[str]) -> None:

@@ -14,7 +14,8 @@ from anole.host.processor import llvm_attributes
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.cpu.device.lowering import pipeline
-from anole.targets.cpu.runtime import compile_runtime
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.runtime import compile_runtime, compile_tiles
 from anole.targets.shared.kernel import define, link
 from anole.task import Workload
 
@@ -25,6 +26,12 @@ def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
     settings = {"kind": "llvm", "mcpu": mcpu, "num-cores": description["threads"]}
     attributes = llvm_attributes(mcpu, description.get("features", ()))
     return tvm.target.Target({**settings, "mattr": attributes} if attributes else settings)
+
+
+def runtime_objects(description: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Returns the objects to link with every library for a described processor, which are written into the folder."""
+    tiles = [compile_tiles(folder)] if VectorUnit.of(description).tile_words else []
+    return [compile_runtime(int(description["threads"]), folder), *tiles]
 
 
 def candidate_context() -> tvm.transform.PassContext:
@@ -55,5 +62,5 @@ def build(
 
 def _export(func: tirx.PrimFunc, description: Mapping[str, Any], artifact: Path) -> None:
     library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(description), tir_pipeline=pipeline())
-    runtime = compile_runtime(int(description["threads"]), artifact.parent)
-    library.export_library(str(artifact), fcompile=link, addons=[str(runtime)])
+    objects = runtime_objects(description, artifact.parent)
+    library.export_library(str(artifact), fcompile=link, addons=list(map(str, objects)))

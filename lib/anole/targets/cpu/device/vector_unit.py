@@ -1,4 +1,4 @@
-"""The vector unit of a processor, which decides the register tiles."""
+"""The vector unit of a processor, which decides the register tiles, and what it has beside it for matrices."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from numpy.typing import NDArray
 FLOAT_BYTES = 4
 """Size of float32, the only type that is computed."""
 
+_TILE_FEATURES = {"bfloat16x2": {"amx_tile", "amx_bf16"}, "uint8x4": {"amx_tile", "amx_int8"}}
+"""The features of products of tiles, by the type of the words."""
+
 
 @dataclass(frozen=True)
 class VectorUnit:
-    """The float32 values in a vector register, and the number of these registers."""
+    """The float32 values in a vector register, the number of these registers, and which words AMX multiplies."""
 
     lanes: int
     registers: int
+    tile_words: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> VectorUnit:
         """Returns the vector unit of a described processor; four lanes if nothing better is known."""
         features = set(description.get("features", ()))
         if "avx512f" in features:
-            return cls(lanes=16, registers=32)
+            return cls(16, 32, frozenset(words for words, needed in _TILE_FEATURES.items() if needed <= features))
         if "avx2" in features or "avx" in features:
             return cls(lanes=8, registers=16)
         if "neon" in features or "asimd" in features:

@@ -14,7 +14,7 @@ from tvm import ir, sym, tirx
 from tvm.target.codegen import llvm_version_major, target_has_features
 
 from anole.targets.shared.nodes import collect, with_each
-from anole.targets.shared.words import DOTS
+from anole.targets.shared.words import DOTS, is_dot, is_word
 
 _OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}
 
@@ -120,7 +120,7 @@ _DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
 
 def has_words(func: tirx.PrimFunc) -> bool:
     """Returns whether a function reads words of narrow numbers."""
-    return any(getattr(call.op, "name", None) in _OPERATORS for call in collect(func.body, ir.Call))
+    return any(is_word(call) or is_dot(call) for call in collect(func.body, ir.Call))
 
 
 def read_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
@@ -129,7 +129,7 @@ def read_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     analyzer = sym.Analyzer()
 
     def read(call: ir.Call) -> Any:
-        if getattr(call.op, "name", None) != "tirx.reinterpret" or not isinstance(call.args[0], tirx.Shuffle):
+        if not is_word(call):
             return call
         numbers = list(call.args[0].vectors)
         buffer, (first,) = numbers[0].source, numbers[0].indices

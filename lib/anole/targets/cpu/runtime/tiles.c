@@ -162,11 +162,11 @@ typedef struct {
 
 _Static_assert(sizeof(Shapes) == 64 && offsetof(Shapes, row_bytes) == 16 && offsetof(Shapes, rows) == 48, "Intel's layout");
 
-static _Thread_local int64_t shaped __attribute__((tls_model("initial-exec"))); /* the shapes of this thread's tiles */
+static _Thread_local int shaped __attribute__((tls_model("initial-exec"))); /* the shapes of this thread's tiles */
 
 /* Shapes the tiles for strips of so many rows, unless they have these shapes. */
 WITH_TILES static void shape_tiles(int64_t rows, int64_t second, int64_t words) {
-  int64_t wanted = rows | second << 8 | words << 16;
+  int wanted = (int)(rows | second << 8 | words << 16);
   if (shaped == wanted) return;
   Shapes shapes = {.palette = 1};
   for (int tile = 0; tile < 8; ++tile) {
@@ -206,12 +206,17 @@ __attribute__((constructor)) static void choose(void) {
 }
 #endif
 
-/* Called by kernels; see `Product`. */
-VISIBLE_HERE void multiply_tiles(void* sums, const void* data, const void* weights, int64_t of_bytes, int64_t rows,
-                                 int64_t left, int64_t sums_rows, int64_t row, int64_t strip, int64_t taps_y, int64_t tap_y,
-                                 int64_t taps_x, int64_t tap_x, int64_t groups, int64_t words, int64_t columns) {
-  Product product = {sums, data,  weights,           of_bytes,       rows,   left,  sums_rows,
-                     row,  strip, {taps_y, taps_x}, {tap_y, tap_x}, groups, words, columns};
+/* Called by kernels; see `Product`. Distances are in words, and `width` is the panel's in columns. The last sum and the last
+ * number of the data only tell the compiler of the kernel how far they reach. */
+VISIBLE_HERE void multiply_tiles(void* sums, const void* data, const void* weights, const void* last_sum, const void* last,
+                                 int64_t of_bytes, int64_t rows, int64_t left, int64_t sums_rows, int64_t row, int64_t strip,
+                                 int64_t taps_y, int64_t tap_y, int64_t taps_x, int64_t tap_x, int64_t groups, int64_t words,
+                                 int64_t width) {
+  (void)last_sum, (void)last;
+  Product product = {
+      .sums = sums, .data = data, .weights = weights, .of_bytes = of_bytes, .rows = rows, .left = left,
+      .sums_rows = sums_rows, .row = 4 * row, .strip = 4 * strip, .taps = {taps_y, taps_x}, .tap = {4 * tap_y, 4 * tap_x},
+      .groups = groups, .words = words, .columns = width / COLUMNS};
   if (left > 0) multiply(&product);
 }
 

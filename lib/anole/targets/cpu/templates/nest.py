@@ -40,13 +40,14 @@ class TiledNest:
     vector: LoopRV
     steps: int
 
-    def arrange(self, copy: str, place: str, copy_lanes: int, lanes: int) -> None:
+    def arrange(self, copy: str, place: str, copy_lanes: int, lanes: int, unrolled: bool = True) -> None:
         """Orders and annotates the loops, and places the epilogue, in vectors of at most so many lanes, and a copy.
 
         The copy is in vectors of about `copy_lanes`; if these are 0, it is left to LLVM.
 
         The copy is of what the anchor reads, such as its padding: inlined, inside the parallel loop (``parallel``),
-        inside that of tiles (``tile``), or before all (``root``).
+        inside that of tiles (``tile``), or before all (``root``). The epilogue of a register tile is unrolled, unless
+        the tile is larger than the registers.
         """
         sch = self.sch
         sch.reorder(*self.chunks, *self.tiles, *self.reduction, *self.registers, self.vector)
@@ -59,7 +60,7 @@ class TiledNest:
         elif block is not None:
             _place_copy(sch, block, {"parallel": parallel, "tile": self.tiles[0]}.get(place), copy_lanes)
         sch.parallel(parallel)
-        _vectorize_epilogue(sch, self.epilogue, len(self.tiles) + 1, lanes)
+        _vectorize_epilogue(sch, self.epilogue, len(self.tiles) + 1, lanes, unrolled)
         sch.vectorize(self.vector)
         for loop in self.registers:
             sch.unroll(loop)
@@ -98,14 +99,17 @@ def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
     return tirx.IfThenElse(last, whole, by_lanes)
 
 
-def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int) -> None:
-    """Unrolls the epilogue's loops below a depth, which are a register tile, and vectorises the last of them."""
+def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int, unrolled: bool) -> None:
+    """Vectorises the last of the epilogue's loops below a depth, which are a register tile, and may unroll the others.
+
+    The vectors of a row are unrolled anyway.
+    """
     *tile, last = sch.get_loops(epilogue)[depth:]
     extent = int(sch.get(last).extent)
     width = next(width for width in range(min(lanes, extent), 0, -1) if extent % width == 0)
     outer, inner = sch.split(last, [None, width])
     sch.vectorize(inner)
-    for loop in (*tile, outer):
+    for loop in (*(tile if unrolled else ()), outer):
         sch.unroll(loop)
 
 

@@ -51,7 +51,7 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
     ``unroll_explicit`` as for convolutions. Where several rows use weights that exceed the cache, also ``prefetch_k``:
     how many reduction steps ahead the weights are prefetched.
     """
-    tiles = _DenseTiles(unit, threads, BatchMatmul(1, w.batch, w.in_features, w.out_features), dense_prefetches(w))
+    tiles = DenseTiles(unit, threads, BatchMatmul(1, w.batch, w.in_features, w.out_features), dense_prefetches(w))
     prefetch = [option_knob("prefetch_k", _STEPS_AHEAD, agent="reduction")] if tiles.prefetches else []
     knobs = [*tiles.splits(), *_unroll_knobs(), *prefetch]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
@@ -136,7 +136,7 @@ class _ProductTiles(RegisterTiles):
 
 
 @dataclass(frozen=True)
-class _DenseTiles(_ProductTiles):
+class DenseTiles(_ProductTiles):
     """Tiles of a dense layer, a batch of one product, which may have the option of prefetching weights."""
 
     prefetches: bool
@@ -161,6 +161,7 @@ class _DenseTiles(_ProductTiles):
         return np.asarray(worth)
 
     def nest(self, columns: Columns) -> LoopNest:
+        """Returns the loop nests of n configs."""
         chunks = (
             Loop("x_parallel", "x", columns["tile_x"][:, 0], 0, Annotation.PARALLEL),
             Loop("y_parallel", "y", columns["tile_y"][:, 0], 1, Annotation.PARALLEL),

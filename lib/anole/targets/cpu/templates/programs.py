@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from anole.record import Config
 from anole.space import ALGORITHM, Space, union
-from anole.targets.base import DIRECT, WINOGRAD, Template, named_object
+from anole.targets.base import DIRECT, TILES, WINOGRAD, Template, named_object
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, covered, leaves_gaps
 from anole.targets.cpu.templates.depthwise_space import computed_channels, depthwise_space, is_depthwise
@@ -25,6 +25,7 @@ from anole.targets.cpu.templates.open_spaces import (
 )
 from anole.targets.cpu.templates.product_space import batch_matmul_space, dense_prefetches, dense_space
 from anole.targets.cpu.templates.register_tiles import covering, is_small
+from anole.targets.cpu.templates.tiles_space import conv2d_tiles_space, dense_tiles_space, takes_tiles, tiles_pay
 from anole.targets.cpu.templates.winograd_space import can_winograd, winograd_pays, winograd_space
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
@@ -42,6 +43,7 @@ VERSIONS = {
     "dense": 2,
     "dense.prefetch": 1,
     "sharing": 1,
+    "tiles": 1,
     "words": 1,
 }
 """The versions of what programs consist of; whoever changes what a config means raises them."""
@@ -80,7 +82,12 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
     """Returns what the programs that compute a workload consist of, by the names of versions."""
     if is_narrow(w):
         return [*parts_of(unit, in_words(w), True, is_open), "words"]
-    parts = {w.operator: True, "sharing": is_small(w), f"{w.operator}.open": is_open}
+    parts = {
+        w.operator: True,
+        "sharing": is_small(w),
+        "tiles": not is_open and takes_tiles(unit, w),
+        f"{w.operator}.open": is_open,
+    }
     if isinstance(w, Conv2d):
         depthwise, bundled = is_depthwise(w), is_bundled(unit, w)
         direct = not (depthwise or bundled)
@@ -115,7 +122,9 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
         kind = "depthwise"
     else:
         kind = "direct" if is_open or not has_choice(w, exact) else "chosen"
-    return (_OPEN if is_open else _CONSTRAINED)[kind]
+    if is_open:
+        return _OPEN[kind]
+    return (_TILED[w.dtype] if takes_tiles(unit, w) else _CONSTRAINED)[kind]
 
 
 def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
@@ -125,6 +134,9 @@ def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workloa
     if isinstance(w, Dense):
         return replace(w, dtype=dtype, exact=False)
     found = replace(w, dtype=dtype, exact=False)
+    if dtype == "bfloat16" and in_words(found).dtype in unit.tile_words:
+        # Where there are tiles of bfloat16, its vectors are slower than those of float32.
+        return found if takes_tiles(unit, in_words(found)) else w
     pays = not (has_choice(w, exact=False) and winograd_pays(unit, threads, w, in_words(found)))
     return found if pays and not is_bundled(unit, w) else w
 
@@ -145,6 +157,20 @@ def _chosen_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     if winograd_pays(unit, threads, w):
         return {ALGORITHM: WINOGRAD, **winograd_space(unit, threads, w).best_drawn}
     return {ALGORITHM: DIRECT, **conv2d_space(unit, threads, w).best_drawn}
+
+
+def _vectors_or_tiles(vectors: SpaceOf, tiles: SpaceOf, template: str) -> Programs:
+    """Returns programs whose configs choose between vectors and tiles of words."""
+
+    @cache
+    def space(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> Space:
+        return union({DIRECT: vectors(unit, threads, w), TILES: tiles(unit, threads, w)})
+
+    def default(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> Config:
+        name, chosen = (TILES, tiles) if tiles_pay(unit, threads, w) else (DIRECT, vectors)
+        return {ALGORITHM: name, **chosen(unit, threads, w).best_drawn}
+
+    return Programs(space, template, default)
 
 
 def _of(space: SpaceOf, template: str) -> Programs:
@@ -181,3 +207,15 @@ _OPEN = {
     }.items()
 }
 """Programs with open spaces, whose default is the config of most merit in the constrained one."""
+
+_TILED = {
+    "bfloat16x2": {
+        "direct": _of(conv2d_tiles_space, "tiles:TiledConvolution"),
+        "dense": _of(dense_tiles_space, "tiles:TiledDense"),
+    },
+    "uint8x4": {
+        "direct": _vectors_or_tiles(conv2d_space, conv2d_tiles_space, "tiles:direct_or_tiles"),
+        "dense": _vectors_or_tiles(dense_space, dense_tiles_space, "tiles:dense_or_tiles"),
+    },
+}
+"""Programs of a processor that multiplies tiles of such words; its vectors of bytes are fast, too."""

@@ -52,13 +52,14 @@ class RegisterTiles(ABC):
     """The register tiles of a workload; every method answers for the columns of n configs.
 
     Each vector of a panel, such as neighbouring filters, is multiplied with several numbers, such as pixels. The last
-    part of the knob that `panel` names is the width of a panel.
+    part of the knob that `panel` names is the width of a panel; `unfit` says what configs that do not `fit` lack.
     """
 
     unit: VectorUnit
     threads: int
     w: Any
     panel: ClassVar[str] = "tile_f"
+    unfit: ClassVar[str] = "the accumulators do not fit the vector registers"
 
     def vectors(self, columns: Columns) -> NDArray[np.int64]:
         """Returns how many vector registers hold one row of a panel, shape (n,)."""
@@ -102,7 +103,7 @@ class RegisterTiles(ABC):
             chunks: chunks that feed all threads, or as many as there can be.
             accumulators: independent multiply-adds that hide their latency; unless given, any number will do.
         """
-        fit = Constraint("the accumulators do not fit the vector registers", self.fit)
+        fit = Constraint(self.unfit, self.fit)
         fed = Constraint(
             "fewer parallel chunks than threads", lambda columns: np.asarray(self.chunks(columns) >= chunks(columns))
         )

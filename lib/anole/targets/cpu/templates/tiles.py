@@ -1,0 +1,138 @@
+"""Convolutions and dense layers of words whose register tiles are calls, which multiply whole tiles by AMX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from tvm import ir, s_tir, sym, tirx
+
+from anole.record import Config
+from anole.targets.base import DIRECT, TILES
+from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.templates import nest
+from anole.targets.cpu.templates.conv2d import Conv2dTemplate
+from anole.targets.cpu.templates.products import DenseTemplate
+from anole.targets.cpu.templates.tiles_space import SIDE, in_groups, runs, strips
+from anole.targets.shared import anchor
+from anole.targets.shared.nodes import collect, with_loop, with_values
+from anole.targets.shared.templates import ChoiceTemplate
+from anole.targets.shared.words import first_number, is_dot
+from anole.task import BatchMatmul, Conv2d, Dense
+
+
+class TiledConvolution(Conv2dTemplate):
+    """Direct convolution in tiles; `conv2d_tiles_space` says what its knobs mean."""
+
+    def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the loop nest of the config."""
+        w, tiled = workload, self.tiled(func, config, self.unit.lanes_of(config["tile_f"][2]))
+        tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes, unrolled=False)
+        rows, row_columns = config["tile_y"][2], config["tile_x"][1]
+        n_strips, row = map(int, strips(w, rows, row_columns))
+        long, extent, axis = (rows, w.out_height, 1) if w.out_width == 1 else (row_columns, w.out_width, 2)
+        down, across = w.padded_width * w.in_channels, w.in_channels
+        step = w.strides[0] * down if w.out_width == 1 else w.strides[1] * across
+        strip = row * step if long > SIDE or w.out_width == 1 else w.strides[0] * down
+        (taps_y, taps_x), words = runs(w)
+
+        def sizes(at: Sequence[Any]) -> list[Any]:
+            left = tirx.min(extent - at[axis], long)
+            own = [row, left] if long > SIDE else [left, left * n_strips]
+            taps = [taps_y, w.dilation[0] * down, taps_x, w.dilation[1] * across]
+            return [*own, row, step, strip, *taps, *in_groups(words), config["tile_f"][2]]
+
+        return _multiplied(tiled, sizes, 2)
+
+
+class TiledDense(DenseTemplate):
+    """A dense layer in tiles; `dense_tiles_space` says what its knobs mean."""
+
+    def schedule(self, func: tirx.PrimFunc, workload: Dense | BatchMatmul, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the loop nest of the config."""
+        assert isinstance(workload, Dense)
+        sch = s_tir.Schedule(func)
+        block = anchor.find_anchor(sch)
+        epilogue = anchor.join_epilogue(sch, block)
+        y, x, k = sch.get_loops(block)
+        lanes = self.unit.lanes_of(config["tile_x"][2])
+        y_parallel, *rows = sch.split(y, config["tile_y"])
+        x_parallel, x_tile, x_register, vector = sch.split(
+            x, [*config["tile_x"][:2], config["tile_x"][2] // lanes, lanes]
+        )
+        chunks, registers = [x_parallel, y_parallel], [*rows, x_register]
+        tiled = nest.TiledNest(sch, block, epilogue, chunks, [x_tile], [k], registers, vector, steps=0)
+        tiled.arrange("", "inline", lanes, self.unit.lanes, unrolled=False)
+        row, batch, words = config["tile_y"][2], workload.batch, workload.in_features
+
+        def sizes(at: Sequence[Any]) -> list[Any]:
+            left = tirx.min(batch - at[0], prod(config["tile_y"][1:]))
+            return [row, left, row, words, row * words, 1, 0, 1, 0, *in_groups(words), config["tile_x"][2]]
+
+        return _multiplied(tiled, sizes, 1)
+
+
+def direct_or_tiles(unit: VectorUnit) -> ChoiceTemplate:
+    """Returns the template of convolutions whose configs choose between vectors and tiles."""
+    return ChoiceTemplate({DIRECT: Conv2dTemplate(unit), TILES: TiledConvolution(unit)})
+
+
+def dense_or_tiles(unit: VectorUnit) -> ChoiceTemplate:
+    """Returns the template of dense layers whose configs choose between vectors and tiles."""
+    return ChoiceTemplate({DIRECT: DenseTemplate(unit), TILES: TiledDense(unit)})
+
+
+def _multiplied(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.PrimFunc:
+    """Returns the function in which a call takes the place of a reduction and the register tile in it.
+
+    Args:
+        tiled: an arranged nest.
+        sizes: maps the values of the block's iteration variables at the first sum to what the call takes, in words.
+        outer: how many dimensions of the data the tiles walk along; rows of the others are read where they lie.
+    """
+    func, reduction = anchor.scheduled(tiled.sch), tiled.sch.get(tiled.reduction[0])
+    chunk = tiled.sch.get(tiled.sch.get_loops(tiled.epilogue)[0])
+    release = tirx.Evaluate(tirx.call_extern("void", "release_tiles"))
+
+    def with_release(loop: tirx.For) -> tirx.For:
+        body = tirx.SeqStmt([loop.body, release])
+        return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, annotations=loop.annotations)
+
+    func = with_loop(func, reduction, lambda loop: _call(loop, sizes, outer))
+    return nest.with_whole_vectors(with_loop(func, chunk, with_release))
+
+
+def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.Stmt:
+    """Returns the block that calls in the place of a loop, whose only block adds up products of words."""
+    (realize,) = collect(loop, s_tir.SBlockRealize)
+    block, analyzer, inner = realize.block, sym.Analyzer(), collect(loop, tirx.For)
+    (dot,) = (call for call in collect(block.body, ir.Call) if is_dot(call))
+    store, data, weight = block.body, first_number(dot.args[0]), dot.args[1]
+    bound = {own.var: value for own, value in zip(block.iter_vars, realize.iter_values, strict=True)}
+    first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner}
+    last = {each.loop_var: each.extent - 1 for each in inner}
+
+    def at(values: Mapping[Any, Any], index: Any) -> Any:
+        return analyzer.simplify(with_values(with_values(index, bound), values))
+
+    def region(buffer: Any, indices: Sequence[Any], own: int | None) -> Any:
+        ends = [(at(first, index), at(last, index)) for index in indices[:own]]
+        ranges = [ir.Range.from_min_extent(begin, analyzer.simplify(end - begin + 1)) for begin, end in ends]
+        return tirx.BufferRegion(buffer, [*ranges, *(ir.Range(0, extent) for extent in buffer.shape[len(ends) :])])
+
+    of_bytes = str(store.buffer.dtype) == "int32"
+    values = [of_bytes, *sizes([at(first, own.var) for own in block.iter_vars])]
+    accessed = [(store.buffer, store.indices), (data.source, data.indices), (weight.source, weight.indices)]
+    sums, read, panel = (region(*each, rank) for each, rank in zip(accessed, (None, outer, None), strict=True))
+    pointers = [_address(buffer, [at(first, index) for index in indices]) for buffer, indices in accessed]
+    # TVM cuts buffers down to what it sees of their accesses, so it has to see the last ones.
+    ends = [_address(each.source, [side.min + side.extent - 1 for side in each.region]) for each in (sums, read)]
+    numbers = (tirx.Cast("int64", value) for value in values)
+    call = tirx.Evaluate(tirx.call_extern("void", "multiply_tiles", *pointers, *ends, *numbers))
+    made = s_tir.SBlock([], [read, panel], [sums], block.name_hint, call, annotations=block.annotations)
+    return s_tir.SBlockRealize([], True, made)
+
+
+def _address(buffer: Any, indices: Sequence[Any]) -> Any:
+    return tirx.address_of(tirx.BufferLoad(buffer, indices))
