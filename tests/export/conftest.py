@@ -23,6 +23,7 @@ from anole.export.stage import export_build
 from anole.targets.cpu.runtime import find_compiler
 from anole.targets.cpu.settings import describe_cpu
 
+from ..targets.cpu.templates.cases import AMX_FEATURES
 from ..tiny_builds import compile_untuned
 
 HERE = Path(__file__).parent
@@ -36,7 +37,10 @@ MODELS = {
         ("twins", {"input": (1, 8, 10, 10)}, {}),
         ("varied", {"x": (2, 6, 11, 12)}, {}),
     )
-} | {"file": ModelSpec("file", "onnx:net.onnx", {"x": (1, 3, 8, 8)})}
+} | {
+    "file": ModelSpec("file", "onnx:net.onnx", {"x": (1, 3, 8, 8)}),
+    "bytes": ModelSpec("bytes", "onnx:bytes.onnx", {"x": (1, 32, 8, 8)}),
+}
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,25 @@ class Exported:
         return made
 
 
-def write_onnx(path: Path, seed: int = 0) -> None:
-    """Writes a convolution and an activation."""
-    weight = np.random.default_rng(seed).standard_normal((5, 3, 3, 3)).astype(np.float32)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5, 6, 6])
+def write_onnx(path: Path, seed: int = 0, channels: int = 3, of_bytes: bool = False) -> None:
+    """Writes a convolution, whose data and weights may be quantised, and an activation."""
+    weight = np.random.default_rng(seed).standard_normal((5, channels, 3, 3)).astype(np.float32)
+    constants = {"w": weight}
     nodes = [helper.make_node("Conv", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
-    graph = helper.make_graph(nodes, "net", [x], [y], [numpy_helper.from_array(weight, "w")])
+    if of_bytes:
+        zeros = {"a0": np.array(0, np.uint8), "b0": np.array(0, np.int8)}
+        constants = {"q": (30 * weight).astype(np.int8), "s": np.array(0.03, np.float32), **zeros}
+        nodes = [
+            helper.make_node("QuantizeLinear", ["x", "s", "a0"], ["a"]),
+            helper.make_node("DequantizeLinear", ["a", "s", "a0"], ["x1"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "b0"], ["w"]),
+            helper.make_node("Conv", ["x1", "w"], ["z"]),
+            nodes[1],
+        ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, 8, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5, 6, 6])
+    initializers = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "net", [x], [y], initializers)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
@@ -107,12 +123,15 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     home = tmp_path_factory.mktemp("builds")
     shutil.copy(HERE.parent / "tiny_networks.py", home / "tiny.py")
     write_onnx(home / "net.onnx")
+    write_onnx(home / "bytes.onnx", channels=32, of_bytes=True)
 
     @cache
     def made(name: str, threads: int = 2) -> Path:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(home)
-            compile_untuned(MODELS[name], home / name, describe_cpu(threads=threads))
+            described = describe_cpu(threads=threads)
+            described["features"] += AMX_FEATURES if name == "bytes" else []
+            compile_untuned(MODELS[name], home / name, described)
         return home / name
 
     return made

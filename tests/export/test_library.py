@@ -13,6 +13,7 @@ import pytest
 
 from anole.export.levels import Level
 from anole.host.processor import processor
+from anole.targets.cpu.runtime import TILES_FUNCTION
 from tests.export.conftest import Export, Exported, needs
 
 HOME = Path(__file__).parents[2]
@@ -34,13 +35,15 @@ def call(program: Path | Sequence[str], how: str, exported: Exported, code: int 
 
 
 @pytest.mark.parametrize(
-    "name", ["file", *(pytest.param(name, marks=pytest.mark.guard) for name in ("joined", "mixed", "twins"))]
+    "name", ["file", "bytes", *(pytest.param(name, marks=pytest.mark.guard) for name in ("joined", "mixed", "twins"))]
 )
 def test_outputs_are_the_builds_bit_by_bit(name: str, export: Export) -> None:
     exported = export(name, levels=("tuned",))
     with exported.python().Network() as network:
         first, second = network(*exported.inputs), network(*exported.inputs)
     assert bits(first) == bits(second) == bits(exported.expected)
+    has_tiles = TILES_FUNCTION.encode() in (exported.folder / "libnetwork.a").read_bytes()
+    assert has_tiles == (name == "bytes" and "avx512f" in processor().flags)
 
 
 @pytest.mark.guard

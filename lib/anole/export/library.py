@@ -12,7 +12,7 @@ from anole.export.folder import public_name
 from anole.export.levels import Level
 from anole.export.source import table_name
 from anole.targets.cpu import runtime
-from anole.targets.cpu.runtime import find_compiler
+from anole.targets.cpu.runtime import TILES_FUNCTION, compile_tiles, find_compiler
 from anole.targets.shared.kernel import run_tool
 
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
@@ -75,7 +75,9 @@ def link_library(
     network, whole = folder / "network.o", folder / "whole.o"
     _compile(folder, "network.c", network, [*defined, *options])
     functions = [f"--keep-global-symbol={prefix}_{name}" for name in _FUNCTIONS]
-    run_tool("linker", [_tool("ld"), "-r", "-o", str(whole), *map(str, [network, *levels])])
+    calls_tiles = any(TILES_FUNCTION.encode() in level.read_bytes() for level in levels)
+    objects = [network, *levels, *([compile_tiles(folder)] if calls_tiles else [])]
+    run_tool("linker", [_tool("ld"), "-r", "-o", str(whole), *map(str, objects)])
     run_tool("objcopy", [_tool("objcopy"), *functions, str(whole)])
     run_tool("archiver", [_tool("ar"), "rcsD", str(static), str(whole)])
     linking = ["-shared", "-static-libgcc", f"-Wl,-soname,{shared.name},-z,now,-z,noexecstack,--no-undefined"]

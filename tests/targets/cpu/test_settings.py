@@ -11,6 +11,7 @@ from anole.errors import TargetError
 from anole.host.machine import available_cores
 from anole.host.processor import known_processors, processor
 from anole.targets.cpu import settings
+from anole.targets.cpu.device.precision import lacks, precisions_of
 from anole.targets.cpu.settings import describe_cpu
 
 HASWELL = """vendor_id: GenuineIntel
@@ -82,9 +83,9 @@ def test_a_processor_that_is_given_has_no_features_of_this_machine(pretend: Call
         ("haswell", "haswell with sse4_2 avx f16c fma avx2, in vectors of 8 floats", None),
         (
             "xeon_amx",
-            f"rocketlake with {' '.join(V3)} avx_vnni {' '.join(V4[len(V3) :])} avx512_vnni avx512_bf16, "
-            "in vectors of 16 floats",
-            "avx512_fp16 amx_tile amx_int8 amx_bf16: kernels compute in float32 or bf16 or int8",
+            f"rocketlake with {' '.join(V3)} avx_vnni {' '.join(V4[len(V3) :])} avx512_vnni avx512_bf16 "
+            "amx_tile amx_int8 amx_bf16, in vectors of 16 floats",
+            "avx512_fp16: kernels compute in float32 or bf16 or int8",
         ),
     ],
 )
@@ -117,6 +118,12 @@ def test_a_precision_is_described_where_the_processor_has_it(pretend: Callable[[
     assert describe_cpu(mcpu="x86-64-v3", threads=1, precision="int8")["precision"] == "int8"
     with pytest.raises(TargetError, match="precision int8 needs avx2"):
         describe_cpu(mcpu="x86-64-v2", threads=1, precision="int8")
+
+
+def test_tiles_are_enough_for_a_precision() -> None:
+    assert lacks("bf16", ["avx512f", "amx_tile", "amx_bf16"]) == []
+    assert lacks("bf16", ["avx512f", "amx_tile", "avx512vl"]) == ["avx512_bf16"]
+    assert precisions_of(V4) == ("float32", "int8")
 
 
 def test_what_the_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def _inventory() -> Inventory:
     description = describe_cpu()
     features: list[str] = description["features"]
     precisions = precisions_of(features)
-    unneeded = OTHER_TYPES.difference(*(NEEDS[precision] for precision in precisions), BYTE_FEATURES)
+    unneeded = OTHER_TYPES.difference(BYTE_FEATURES, *(each for precision in precisions for each in NEEDS[precision]))
     used = [feature for feature in features if feature not in unneeded]
     unused = [feature for feature in features if feature in unneeded]
     lanes = VectorUnit.of(description).lanes

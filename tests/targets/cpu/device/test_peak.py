@@ -13,7 +13,10 @@ from anole.targets.cpu.device.builder import load
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.words import DOTS
 
+from ..templates.cases import AMX_FEATURES
+
 DTYPES = ("float32", *DOTS)
+AMX = {**describe_cpu(), "features": [*describe_cpu()["features"], *AMX_FEATURES], "threads": 2}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -32,7 +35,25 @@ def test_every_number_of_a_word_counts(monkeypatch: pytest.MonkeyPatch, dtype: s
     description = describe_cpu(threads=1)
     unit, numbers = peak.VectorUnit.of(description), 32 // int(tvm.DataType(dtype).bits)
     flop = 2 * peak._STEPS * min(16, unit.registers - 4) * unit.lanes * numbers
-    assert 0.5 * flop / 0.1 < 1e9 * peak.peak_gflops(description, dtype, seconds=0.0) <= flop / 0.1
+    assert 0.5 * flop / 0.1 < 1e9 * peak._vectors_gflops(description, dtype, seconds=0.0) <= flop / 0.1
+
+
+@pytest.mark.parametrize(("dtype", "product"), [("bfloat16x2", 2), ("uint8x4", 2 * (63 * 63 - 128 * 128))])
+def test_every_thread_multiplies_tiles(monkeypatch: pytest.MonkeyPatch, dtype: str, product: int) -> None:
+    monkeypatch.setattr(peak, "_GROUPS", 6)
+    kernel = load(peak._multiply_tiles(2, 3, dtype), AMX)
+    shapes = ((2, 16, 16), (3, 16, 32))
+    operands = [tvm.runtime.tensor(np.full(shape, peak._ONES, np.int32)) for shape in shapes]
+    out = tvm.runtime.tensor(np.zeros((2, 32, 32), dtype=peak._sum_dtype(dtype)))
+    kernel(*operands, out)
+    assert (out.numpy() == 3 * 16 * product).all()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16x2", "uint8x4"])
+def test_the_peak_is_that_of_tiles_where_there_are_some(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    monkeypatch.setattr(peak, "load", lambda *_: lambda *_: time.sleep(0.1))
+    flop = 2 * 2 * peak._GROUPS * 4 * 16**3 * int(tvm.DataType(dtype).lanes)
+    assert 0.5 * flop / 0.1 < 1e9 * peak.peak_gflops(AMX, dtype, seconds=0.0) <= flop / 0.1
 
 
 def test_the_first_copy_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

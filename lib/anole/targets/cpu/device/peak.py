@@ -1,4 +1,4 @@
-"""Measures what no kernel exceeds: the multiply-add rates on registers, and how fast all threads copy memory."""
+"""Measures what no kernel exceeds: the multiply-add rates on registers or tiles, and how fast threads copy memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,25 @@ import tvm
 from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
+from anole.targets.cpu.device import tiles
 from anole.targets.cpu.device.builder import load
 from anole.targets.cpu.device.runner import mean_s
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.shared.words import DOTS, product
 
 _STEPS = 200_000
+
+_SIDE = 16
+"""Rows, columns and words of a tile."""
+
+_ONES = 0x3F803F80
+"""Two bfloat16 of 1, or four bytes."""
+
+_GROUPS = 1 << 14
+"""Groups of words that are multiplied in a run of tiles."""
+
+_GROUPS_OF_CALL = (16, 256)
+"""Groups of a call whose weights are in the first cache, which ends soon, and in the second, which takes more loads."""
 
 _FLOATS = 1 << 24
 """Approximate length of a copied array: 64 MiB, more than a processor's share of the last-level cache."""
@@ -27,13 +40,19 @@ _STREAMS = 4
 
 
 def peak_gflops(description: Mapping[str, Any], dtype: str = "float32", seconds: float = 1.0) -> float:
-    """Measures independent multiply-adds in registers on every thread: the best of many short bursts.
+    """Measures independent multiply-adds in registers or tiles on every thread: the best of many short bursts.
 
     Args:
         description: the processor's, as a target.
         dtype: what is multiplied, numbers or words; a dot product of words is a multiply-add for each number of them.
         seconds: how long to measure.
     """
+    calls = _GROUPS_OF_CALL if dtype in VectorUnit.of(description).tile_words else ()
+    in_tiles = [_tiles_gflops(description, dtype, groups, seconds) for groups in calls]
+    return max([_vectors_gflops(description, dtype, seconds), *in_tiles])
+
+
+def _vectors_gflops(description: Mapping[str, Any], dtype: str, seconds: float) -> float:
     unit, threads = VectorUnit.of(description), int(description["threads"])
     # Twice the product of latency and pipes, but with room left for the two factors.
     n_accumulators = min(16, unit.registers - 4)
@@ -42,6 +61,15 @@ def peak_gflops(description: Mapping[str, Any], dtype: str = "float32", seconds:
     out = np.empty((threads, n_accumulators, unit.lanes), dtype=_sum_dtype(dtype))
     flop = 2 * threads * _STEPS * n_accumulators * unit.lanes * int(tvm.DataType(dtype).lanes)
     return flop / _least_s(kernel, (factors, out), 5, seconds) / 1e9
+
+
+def _tiles_gflops(description: Mapping[str, Any], dtype: str, groups: int, seconds: float) -> float:
+    threads = int(description["threads"])
+    kernel = load(_multiply_tiles(threads, groups, dtype), description)
+    data, weights = (np.full(shape, _ONES, np.int32) for shape in ((2, _SIDE, _SIDE), (groups, _SIDE, 2 * _SIDE)))
+    out = np.empty((threads, 2 * _SIDE, 2 * _SIDE), dtype=_sum_dtype(dtype))
+    flop = 2 * threads * _GROUPS * 4 * _SIDE**3 * int(tvm.DataType(dtype).lanes)
+    return flop / _least_s(kernel, (data, weights, out), 5, seconds) / 1e9
 
 
 def copy_bytes_per_s(description: Mapping[str, Any], seconds: float = 0.5) -> float:
@@ -85,6 +113,26 @@ def _define(threads: int, n_accumulators: int, lanes: int, dtype: str) -> tirx.P
         (threads, n_accumulators, lanes), lambda t, i, lane: horner(factors[1, lane], axis=step), name="peak"
     )
     return te.create_prim_func([factors, out])
+
+
+def _multiply_tiles(threads: int, groups: int, dtype: str) -> tirx.PrimFunc:
+    """Returns a function in which every thread multiplies two tiles of data with tiles of weights, again and again."""
+    data = te.placeholder((2, _SIDE, _SIDE), "int32", name="data")
+    weights = te.placeholder((groups, _SIDE, 2 * _SIDE), "int32", name="weights")
+
+    def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> tirx.Stmt:
+        (left, right), (sums,) = inputs, outputs
+        thread, call, most = tirx.Var("thread", "int32"), tirx.Var("call", "int32"), 2 * _SIDE - 1
+        # All groups of weights meet the same data, as if these were taps of no distance.
+        sizes = [_SIDE, 2 * _SIDE, _SIDE, _SIDE, _SIDE**2, groups, 0, 1, 0, 1, _SIDE, 2 * _SIDE]
+        first = [(sums, [thread, 0, 0]), (left, [0, 0, 0]), (right, [0, 0, 0])]
+        last = [(sums, [thread, most, most]), (left, [1, _SIDE - 1, _SIDE - 1])]
+        calls = tirx.For(call, 0, _GROUPS // groups, tirx.ForKind.SERIAL, tiles.multiply(first, last, sizes))
+        return tirx.For(thread, 0, threads, tirx.ForKind.PARALLEL, tirx.SeqStmt([calls, tiles.release()]))
+
+    shape = (threads, 2 * _SIDE, 2 * _SIDE)
+    out = te.extern([shape], [data, weights], body, name="tiles", dtype=_sum_dtype(dtype))
+    return te.create_prim_func([data, weights, out])
 
 
 def _schedule(func: tirx.PrimFunc) -> tirx.PrimFunc:

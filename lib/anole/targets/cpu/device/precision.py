@@ -15,17 +15,22 @@ DTYPES = {FLOAT32: "float32", BF16: "bfloat16", INT8: "float32"}
 Sums are of float32. Where the precision is int8, the network is a quantised one, whose products are of whole numbers.
 """
 
-NEEDS = {FLOAT32: frozenset[str](), BF16: frozenset({"avx512_bf16", "avx512vl"}), INT8: frozenset({"avx2"})}
-"""The features without which a precision would be slower than float32."""
+NEEDS = {
+    FLOAT32: (frozenset[str](),),
+    BF16: (frozenset({"avx512_bf16", "avx512vl"}), frozenset({"avx512f", "amx_tile", "amx_bf16"})),
+    INT8: (frozenset({"avx2"}),),
+}
+"""Sets of features without any of which a precision would be slower than float32: those of vectors first."""
 
 
-BYTE_FEATURES = frozenset({"avx_vnni", "avx512_vnni"})
+BYTE_FEATURES = frozenset({"avx_vnni", "avx512_vnni", "amx_tile", "amx_int8"})
 """The features with which products of bytes are faster, though not necessary for them."""
 
 
 def lacks(precision: str, features: Iterable[str]) -> list[str]:
     """Returns the features for a precision that a processor with these lacks; without them, float32 is faster."""
-    return sorted(NEEDS[precision] - set(features))
+    first, *others = (sorted(needed - set(features)) for needed in NEEDS[precision])
+    return first if all(others) else []
 
 
 def has_bytes(features: Iterable[str]) -> bool:

@@ -10,6 +10,9 @@ from tempfile import TemporaryDirectory
 from anole.errors import MachineError
 from anole.targets.shared.kernel import find_tool, run_tool
 
+TILES_FUNCTION = "multiply_tiles"
+"""What a kernel that multiplies tiles calls."""
+
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 
 

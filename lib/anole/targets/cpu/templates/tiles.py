@@ -10,6 +10,7 @@ from tvm import ir, s_tir, sym, tirx
 
 from anole.record import Config
 from anole.targets.base import DIRECT, TILES
+from anole.targets.cpu.device import tiles
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.conv2d import Conv2dTemplate
@@ -93,10 +94,9 @@ def _multiplied(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence
     """
     func, reduction = anchor.scheduled(tiled.sch), tiled.sch.get(tiled.reduction[0])
     chunk = tiled.sch.get(tiled.sch.get_loops(tiled.epilogue)[0])
-    release = tirx.Evaluate(tirx.call_extern("void", "release_tiles"))
 
     def with_release(loop: tirx.For) -> tirx.For:
-        body = tirx.SeqStmt([loop.body, release])
+        body = tirx.SeqStmt([loop.body, tiles.release()])
         return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, annotations=loop.annotations)
 
     func = with_loop(func, reduction, lambda loop: _call(loop, sizes, outer))
@@ -121,18 +121,10 @@ def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer
         ranges = [ir.Range.from_min_extent(begin, analyzer.simplify(end - begin + 1)) for begin, end in ends]
         return tirx.BufferRegion(buffer, [*ranges, *(ir.Range(0, extent) for extent in buffer.shape[len(ends) :])])
 
-    of_bytes = str(store.buffer.dtype) == "int32"
-    values = [of_bytes, *sizes([at(first, own.var) for own in block.iter_vars])]
     accessed = [(store.buffer, store.indices), (data.source, data.indices), (weight.source, weight.indices)]
     sums, read, panel = (region(*each, rank) for each, rank in zip(accessed, (None, outer, None), strict=True))
-    pointers = [_address(buffer, [at(first, index) for index in indices]) for buffer, indices in accessed]
-    # TVM cuts buffers down to what it sees of their accesses, so it has to see the last ones.
-    ends = [_address(each.source, [side.min + side.extent - 1 for side in each.region]) for each in (sums, read)]
-    numbers = (tirx.Cast("int64", value) for value in values)
-    call = tirx.Evaluate(tirx.call_extern("void", "multiply_tiles", *pointers, *ends, *numbers))
+    places = [(buffer, [at(first, index) for index in indices]) for buffer, indices in accessed]
+    ends = [(each.source, [side.min + side.extent - 1 for side in each.region]) for each in (sums, read)]
+    call = tiles.multiply(places, ends, sizes([at(first, own.var) for own in block.iter_vars]))
     made = s_tir.SBlock([], [read, panel], [sums], block.name_hint, call, annotations=block.annotations)
     return s_tir.SBlockRealize([], True, made)
-
-
-def _address(buffer: Any, indices: Sequence[Any]) -> Any:
-    return tirx.address_of(tirx.BufferLoad(buffer, indices))
