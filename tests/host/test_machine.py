@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from anole.errors import MachineError
 from anole.host import machine
+from anole.host import processor as module
 from anole.host.processor import features_of, known_processors, llvm_attributes, processor
 
 PROCESSORS = Path(__file__).parent / "processors"
@@ -109,6 +111,17 @@ def test_a_claimed_processor_has_no_more_flags_than_the_real_one(file: str, monk
     assert (claimed.name, claimed.vendor, claimed.model) == (meant.name, meant.vendor, meant.model)
     assert claimed.flags == meant.flags & real.flags
     assert not claimed.lacks(claimed.mcpu) and not real.lacks(claimed.mcpu)
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_tiles_that_the_system_refuses_are_no_feature(may: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANOLE_CPUINFO", raising=False)
+    assert platform.machine() != "x86_64" or module._may_use_tiles() == ("amx_tile" in processor().flags)
+    described = processor((PROCESSORS / "xeon_amx.txt").read_text(), "x86_64")
+    monkeypatch.setattr(module, "_described", lambda *_: described)
+    monkeypatch.setattr(module, "_may_use_tiles", lambda: may)
+    amx = {flag for flag in described.flags if flag.startswith("amx_")}
+    assert described.flags - processor().flags == (set() if may else amx) and amx
 
 
 def test_cores_can_be_claimed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from collections.abc import Iterable
@@ -140,7 +141,7 @@ def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Pr
     if cpuinfo is not None:
         return _described(cpuinfo, architecture)
     path = Path("/proc/cpuinfo")
-    here = _described(path.read_text(encoding="utf-8") if path.exists() else "", architecture)
+    here = _permitted(_described(path.read_text(encoding="utf-8") if path.exists() else "", architecture))
     claimed = os.environ.get("ANOLE_CPUINFO")
     if not claimed:
         return here
@@ -163,6 +164,18 @@ def _described(cpuinfo: str, architecture: str) -> Processor:
         name=facts.get("model name") or arm or platform.processor() or architecture,
         flags=frozenset((facts.get("flags") or facts.get("Features") or "").split()),
     )
+
+
+def _permitted(found: Processor) -> Processor:
+    """Returns the processor without the flags of AMX unless this process may use it; old systems show them, too."""
+    flags = frozenset(flag for flag in found.flags if flag.startswith("amx_"))
+    return replace(found, flags=found.flags - flags) if flags and not _may_use_tiles() else found
+
+
+def _may_use_tiles() -> bool:
+    """Asks the system for the tiles of AMX, for this whole process."""
+    arch_prctl, request, tile_data = 158, 0x1023, 18
+    return not ctypes.CDLL(None).syscall(arch_prctl, request, tile_data)
 
 
 def known_processors(architecture: str | None = None) -> tuple[str, ...]:
