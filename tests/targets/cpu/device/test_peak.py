@@ -33,7 +33,7 @@ def test_every_step_adds_a_product(monkeypatch: pytest.MonkeyPatch, dtype: str) 
 def test_every_number_of_a_word_counts(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     monkeypatch.setattr(peak, "load", lambda *_: lambda *_: time.sleep(0.1))
     description = describe_cpu(threads=1)
-    unit, numbers = peak.VectorUnit.of(description), 32 // int(tvm.DataType(dtype).bits)
+    unit, numbers = peak.VectorUnit.of(description), int(tvm.DataType(dtype).lanes)
     flop = 2 * peak._STEPS * min(16, unit.registers - 4) * unit.lanes * numbers
     assert 0.5 * flop / 0.1 < 1e9 * peak._vectors_gflops(description, dtype, seconds=0.0) <= flop / 0.1
 
