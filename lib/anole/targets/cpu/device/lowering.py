@@ -23,6 +23,7 @@ import tvm
 from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
+from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
 from anole.targets.cpu.device.rounding import simplify_rounding
 from anole.targets.cpu.device.words import has_words, lower_dots, read_words
 from anole.targets.shared.nodes import collect, with_each
@@ -52,9 +53,10 @@ def passes() -> tuple[Any, Any, Any]:
     """Returns the passes that lower a module, and those that finish its host and its device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
     before = [tvm.transform.module_pass(change, opt_level=0) for change in (_keep_vectors_whole, _read_words)]
-    changes = (_keep_on_stack, _share_evenly, simplify_rounding, lower_dots)
+    first = tirx.transform.prim_func_pass(name_roundings, opt_level=0)
+    changes = (_keep_on_stack, _share_evenly, simplify_rounding, lower_dots, lower_roundings)
     after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in changes]
-    return tvm.transform.Sequential([*before, lower, *after]), finalize_host, finalize_device
+    return tvm.transform.Sequential([first, *before, lower, *after]), finalize_host, finalize_device
 
 
 def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:

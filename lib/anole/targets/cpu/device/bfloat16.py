@@ -1,0 +1,84 @@
+"""Rounds float32 to bfloat16 by LLVM, which has an instruction for it where the processor has one.
+
+TVM rounds in integers, for which it writes what is rounded down twice; the variables within are then defined twice.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import tvm
+import tvm.ir._ffi_api
+from tvm import ir, tirx
+from tvm.target.codegen import target_has_features
+
+from anole.targets.shared.nodes import with_each
+
+_NAME, _PURE = "anole.round_bfloat16", 1
+
+tvm.ir._ffi_api.RegisterOp(_NAME, "The bits of the nearest bfloat16.")
+ir.register_op_attr(_NAME, "TCallEffectKind", _PURE)
+ir.register_op_attr(_NAME, "TVectorizable", True)
+
+
+def name_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Replaces conversions to bfloat16 by an operator, before TVM lowers them."""
+    return with_each(func, tirx.Cast, _named)
+
+
+def _named(cast: tirx.Cast) -> Any:
+    if str(cast.ty.dtype) != "bfloat16" or str(cast.value.ty.dtype) != "float32":
+        return cast
+    bits = ir.Call(ir.Op.get(_NAME), [cast.value], ret_ty=ir.PrimType("uint16"))
+    return tirx.reinterpret("bfloat16", bits)
+
+
+def lower_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Replaces the operator, whose vectors are complete now, by LLVM's conversion, or by what defines it elsewhere."""
+    target, used = func.attrs.get("target") if func.attrs else None, dict[str, str]()
+    has_instruction = target is not None and all(
+        target_has_features(each, target) for each in ("avx512bf16", "avx512vl")
+    )
+
+    def lowered(call: ir.Call) -> Any:
+        if getattr(call.op, "name", None) != _NAME:
+            return call
+        lanes = tvm.DataType(str(call.args[0].ty.dtype)).lanes
+        name = f"anole_round_bfloat16_{lanes}"
+        used[name] = _code(name, lanes, _CONVERSION if has_instruction else _DEFINITION)
+        return tirx.call_pure_extern(str(call.ty.dtype), name, *call.args)
+
+    func = with_each(func, ir.Call, lowered)
+    for code in used.values():
+        func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
+    return func
+
+
+_CONVERSION = """
+  %rounded = fptrunc FLOAT %x to BFLOAT
+  %bits = bitcast BFLOAT %rounded to SHORT
+"""
+
+_DEFINITION = """
+  %wide = bitcast FLOAT %x to INT
+  %upper = lshr INT %wide, SPLAT(i32 16)
+  %odd = and INT %upper, SPLAT(i32 1)
+  %half = add INT %odd, SPLAT(i32 32767)
+  %sum = add INT %wide, %half
+  %nearest = lshr INT %sum, SPLAT(i32 16)
+  %quiet = or INT %upper, SPLAT(i32 64)
+  %is_nan = fcmp uno FLOAT %x, %x
+  %chosen = select BIT %is_nan, INT %quiet, INT %nearest
+  %bits = trunc INT %chosen to SHORT
+"""
+
+
+def _code(name: str, lanes: int, body: str) -> str:
+    """Returns LLVM's code of a conversion of so many numbers; one is no vector."""
+    types = {"BFLOAT": "bfloat", "FLOAT": "float", "SHORT": "i16", "INT": "i32", "BIT": "i1"}
+    for word, each in types.items():
+        body = body.replace(word, f"<{lanes} x {each}>" if lanes > 1 else each)
+    body = re.sub(r"SPLAT\((i32) (\d+)\)", r"splat (\1 \2)" if lanes > 1 else r"\2", body)
+    short, wide = (f"<{lanes} x {each}>" if lanes > 1 else each for each in ("i16", "float"))
+    return f"define {short} @{name}({wide} %x) {{{body}  ret {short} %bits\n}}\n"
