@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from anole.compile.matching import coverage, match_tasks, warn_of_untuned
+from anole.compile.matching import Match, coverage, match_tasks, warn_of_untuned, warn_of_wide
 from anole.documents.build import Coverage
 from anole.documents.lockfile import LockedReceipt
 from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.documents.receipt import Receipt
 from anole.errors import BuildError
+from anole.task import BatchMatmul, Dense, Task
 
 
 @pytest.fixture
@@ -96,6 +97,29 @@ def locked(net: Any, position: int, **changes: Any) -> dict[str, Receipt]:
     (tuned,) = receipt(net, position, **changes).values()
     fields = (tuned.task_key, tuned.run_key, tuned.trials, tuned.config, tuned.latency_s)
     return {tuned.task_key: LockedReceipt(*fields, place="anole.lock.json: builds.net.tasks.k (layer)")}
+
+
+def test_layers_of_float32_in_a_quantised_network_are_named_with_their_share_and_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dense = Dense(1, 64, 64)
+    workloads = {
+        "bytes": replace(dense, dtype="uint8"),
+        "float": dense,
+        "odd": replace(dense, exact=True),
+        "attention": BatchMatmul(1, 8, 64, 8),
+    }
+    matches = [Match(Task(each, {}, 1), 1, (name,), {}, None) for name, each in workloads.items()]
+    warn_of_wide("net", matches[1:])
+    assert not caplog.text
+    warn_of_wide("net", matches)
+    found = [line.rpartition(": ")[2] + " " + line.partition("(")[2].partition(")")[0] for line in caplog.messages]
+    assert found == [
+        "float its operands are not both quantised",
+        "odd its groups are too small, or its weights need more than 8 bits",
+        "attention both operands are computed",
+    ]
+    assert "25.0 % of the work: float" in caplog.text
 
 
 def test_locked_configs_are_told_tuned_or_not(net: Any) -> None:

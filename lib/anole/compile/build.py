@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from anole.compile.folder import new_folder, write_description
-from anole.compile.matching import coverage, match_tasks, warn_of_untuned
+from anole.compile.matching import coverage, match_tasks, warn_of_untuned, warn_of_wide
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
 from anole.compile.rounding import RoundsTooMuch, coarse_layers, with_fine_tiles
 from anole.declared.entries import ModelSpec
@@ -73,6 +73,7 @@ def compile_build(
             for path in made.iterdir():
                 path.unlink()
             build, compiled = _compile(with_fine_tiles(network, target), manifest, settings, target, made)
+        warn_of_wide(settings.name, compiled.matches)
         warn_of_untuned(settings.name, compiled.matches)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
     return build

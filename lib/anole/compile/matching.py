@@ -13,7 +13,7 @@ from anole.documents.receipt import Receipt, Receipts, TriedConfig
 from anole.errors import BuildError, ConfigError
 from anole.record import Config
 from anole.targets.base import Target
-from anole.task import Task, Workload
+from anole.task import BatchMatmul, Task, Workload
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +112,28 @@ def warn_of_untuned(build: str, matches: Sequence[Match]) -> None:
                 "%s: %s is NOT TUNED (%s), %.1f %% of the work: %s",
                 build, match.task.label, match.reason, 100 * match.flop / total, ", ".join(match.layers),
             )  # fmt: skip
+
+
+def warn_of_wide(build: str, matches: Sequence[Match]) -> None:
+    """Warns which layers multiply float32 in a network of whole numbers, why, and what share of the work they are."""
+    total = sum(match.flop for match in matches)
+    if not any(match.task.workload.dtype == "uint8" for match in matches):
+        return
+    for match in matches:
+        if match.task.workload.dtype == "float32":
+            _log.warning(
+                "%s: %s multiplies float32 (%s), %.1f %% of the work: %s",
+                build, match.task.label, _why_wide(match.task.workload), 100 * match.flop / total,
+                ", ".join(match.layers),
+            )  # fmt: skip
+
+
+def _why_wide(workload: Workload) -> str:
+    if isinstance(workload, BatchMatmul):
+        return "both operands are computed"
+    if not workload.exact:
+        return "its operands are not both quantised"
+    return "its groups are too small, or its weights need more than 8 bits"
 
 
 def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Target) -> Match:
