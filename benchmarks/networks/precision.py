@@ -2,9 +2,9 @@
 
     python -m benchmarks.networks.precision --rivals onnxruntime,openvino.default > docs/results/data/precision.csv
 
-The networks are exported from torchvision with random weights, which take as long as trained ones. ONNX Runtime's
-quantiser writes the files for int8: QDQ form, a scale for each filter, ranges from random images. What
-``openvino.default`` makes of a float32 file is its own choice: bf16, where the processor has it.
+The networks are exported from torch with random weights, which take as long as trained ones. `anole quantise` writes
+the files for int8: QDQ form, a scale for each filter, ranges from random inputs. What ``openvino.default`` makes of a
+float32 file is its own choice: bf16, where the processor has it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from anole.declared.entries import ModelSpec
 from anole.evaluate.timing.turns import Pace
 from anole.extract.tasks import extract_tasks
+from anole.quantise.stage import quantise_model
 from anole.targets import get_target
 from anole.targets.cpu.device.precision import FLOAT32, INT8, precisions_of
 from anole.targets.cpu.settings import describe_cpu
@@ -27,16 +26,16 @@ from benchmarks.common.rows import Row, head, line, print_rows, times
 from benchmarks.networks.compare import COLUMNS, compare
 from benchmarks.networks.engines import OWN, PACKAGES, compile_untuned
 
-_NETWORKS = ("resnet18", "resnet50", "vgg16", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0")
+_ENCODER, _ENCODER_INPUT, _IMAGE = "encoder", (128, 256), (3, 224, 224)
+_NETWORKS = ("resnet18", "resnet50", "vgg16", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", _ENCODER)
 _OPSET = 17
-_CALIBRATIONS = 4
 _ADDED = ("precision", "processor", "narrow_share")
 
 
 def main() -> None:
     """Prints a line for each network, batch, precision and engine."""
     parser = described(__doc__)
-    parser.add_argument("--networks", default=",".join(_NETWORKS), help="comma-separated, of torchvision")
+    parser.add_argument("--networks", default=",".join(_NETWORKS), help="comma-separated")
     parser.add_argument("--batches", default="1,8", help="comma-separated")
     parser.add_argument("--rivals", default="onnxruntime,openvino.default", help="comma-separated")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each engine")
@@ -56,7 +55,9 @@ def _rows(
                 float_file = export(name, batch, Path(folder))
                 for precision in (each for each in available if each != INT8):
                     yield from _compared(name, float_file, precision, rivals, pace)
-                yield from _compared(name, quantised(float_file, batch), INT8, rivals, pace)
+                quantised = float_file.with_name(f"{name}_int8.onnx")
+                quantise_model(ModelSpec(name, f"onnx:{float_file}", {}), quantised, "min-max", least_db=0.0)
+                yield from _compared(name, quantised, INT8, rivals, pace)
 
 
 def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
@@ -86,44 +87,33 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def export(name: str, batch: int, folder: Path) -> Path:
-    """Writes a network of torchvision with random weights as an ONNX file and returns its path.
+    """Writes a network with random weights as an ONNX file and returns its path.
 
     Statistics differ between its norms, as in trained networks; the exporter would share equal biases by operators
     that keep ONNX Runtime from fusing.
     """
     import torch
-    import torchvision
 
     torch.manual_seed(0)
-    network, path = torchvision.models.get_model(name, weights=None).eval(), folder / f"{name}.onnx"
+    network, path = _network(name).eval(), folder / f"{name}.onnx"
     for layer in network.modules():
         if isinstance(layer, torch.nn.BatchNorm2d):
             layer.running_mean.normal_(0, 0.1)
             layer.running_var.uniform_(0.5, 1.5)
-    torch.onnx.export(
-        network, (torch.zeros(batch, 3, 224, 224),), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET
-    )
+    given = torch.zeros(batch, *(_ENCODER_INPUT if name == _ENCODER else _IMAGE))
+    torch.onnx.export(network, (given,), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET)
     return path
 
 
-def quantised(path: Path, batch: int) -> Path:
-    """Writes a file of int8 beside one of float32 and returns its path."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+def _network(name: str) -> Any:
+    """Returns a network of torchvision, or the encoder."""
+    import torch
+    import torchvision
 
-    class Images(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            rng = np.random.default_rng(0)
-            shape = (batch, 3, 224, 224)
-            self._left = [{"x": rng.standard_normal(shape, dtype=np.float32)} for _ in range(_CALIBRATIONS)]
-
-        def get_next(self) -> dict[str, Any] | None:
-            """Returns the next inputs."""
-            return self._left.pop() if self._left else None
-
-    written = path.with_name(f"{path.stem}_int8.onnx")
-    types = {"weight_type": QuantType.QInt8, "activation_type": QuantType.QUInt8}
-    quantize_static(str(path), str(written), Images(), quant_format=QuantFormat.QDQ, per_channel=True, **types)
-    return written
+    if name != _ENCODER:
+        return torchvision.models.get_model(name, weights=None)
+    layer = torch.nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
 
 
 if __name__ == "__main__":

@@ -218,16 +218,21 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
     return Engine("onnxruntime", lambda: session.run(None, feeds), lambda found: list(map(np.asarray, found)), give)
 
 
-def onnxruntime_session(model: str | bytes, threads: int, folder: Path = Path()) -> onnxruntime.InferenceSession:
+def onnxruntime_session(
+    model: str | bytes, threads: int, folder: Path = Path(), joins: bool = True
+) -> onnxruntime.InferenceSession:
     """Returns a session of ONNX Runtime on the CPU that computes the same on every processor.
 
-    The model is the path of a file, or a content, which may have its weights in other files of a folder.
+    The model is the path of a file, or a content, which may have its weights in other files of a folder. Operators may
+    be joined, unless the file shall be computed as it is written.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
+    if not joins:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry(_WEIGHTS_FOLDER, str(folder.resolve()))
     options.add_session_config_entry(_EXACT_PRODUCTS, "1")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

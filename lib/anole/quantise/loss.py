@@ -97,7 +97,7 @@ def _ratios(
 ) -> dict[str, float]:
     """Returns the ratio in decibel of each value of the exact file beside its counterpart in the other one."""
     sessions = [
-        onnxruntime_session(_with_outputs(model, names), 0)
+        onnxruntime_session(_with_outputs(model, names), 0, joins=False)
         for model, names in ((exact, list(pairs)), (quantised, list(pairs.values())))
     ]
     signal, noise = np.zeros(len(pairs)), np.zeros(len(pairs))
