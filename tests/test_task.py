@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload, workload_from_json, workload_to_json
+from anole.task import (
+    BatchMatmul,
+    Conv2d,
+    Dense,
+    Task,
+    WeightScheme,
+    Workload,
+    workload_from_json,
+    workload_to_json,
+)
 
 CONV = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
 TARGET = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
@@ -17,6 +26,8 @@ TARGET = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
     [
         (CONV, "conv2d 64->64 k3x3 s1 56x56", 231_211_008),
         (Dense(4, 512, 1000), "dense 512->1000 n4", 4_096_000),
+        (Dense(1, 512, 10, weights=WeightScheme(8, 512)), "dense 512->10 weights int8", 10_240),
+        (Dense(1, 512, 10, weights=WeightScheme(4, 32, True)), "dense 512->10 weights uint4x32", 10_240),
         (BatchMatmul(8, 128, 64, 32), "batch_matmul 8x 128x64x32", 4_194_304),
         (BatchMatmul(1, 2, 3, 4, transpose_right=True), "batch_matmul 1x 2x3x4 transposed", 48),
     ],
@@ -80,6 +91,21 @@ def test_transposing_is_another_task() -> None:
 def test_an_impossible_workload_is_refused(change: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         workload_from_json({**workload_to_json(CONV), **change})
+
+
+@pytest.mark.parametrize(
+    ("scheme", "problem"),
+    [
+        ({"bits": 3, "block": 32}, "weights.bits is 3, not one of 4, 8"),
+        ({"bits": 4, "block": 0}, "weights.block is 0, not"),
+        ({"bits": 4, "block": 48}, "the input features do not fill whole blocks, or these no whole words"),
+        ({"bits": 4, "block": 4}, "the input features do not fill whole blocks, or these no whole words"),
+        ({"bits": 4}, "weights.block is missing"),
+    ],
+)
+def test_an_impossible_scheme_of_weights_is_refused(scheme: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        workload_from_json({**workload_to_json(Dense(1, 512, 1000)), "weights": scheme})
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,14 @@ def twins() -> nn.Module:
     return nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
 
 
+def perceptron() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 96, bias=False), nn.Tanh(), nn.Linear(96, 10))
+
+
+def perceptron_with_noise() -> nn.Module:
+    return _with_noise(perceptron(), "2")
+
+
 def residual_of_other_weights() -> nn.Module:
     torch.manual_seed(1)
     return Residual()

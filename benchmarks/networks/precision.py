@@ -1,4 +1,4 @@
-"""Times networks in float32, bf16 and int8, untuned, beside other engines that get the same file.
+"""Times networks in float32, bf16 and int8, or with rounded weights, untuned, beside others with the same file.
 
     python -m benchmarks.networks.precision --rivals onnxruntime,openvino.default > docs/results/data/precision.csv
 
@@ -19,8 +19,9 @@ from anole.evaluate.timing.turns import Pace
 from anole.extract.tasks import extract_tasks
 from anole.quantise.stage import quantise_model
 from anole.targets import get_target
-from anole.targets.cpu.device.precision import FLOAT32, INT8, precisions_of
+from anole.targets.cpu.device.precision import FLOAT32, INT8, STORED_WEIGHTS, precisions_of
 from anole.targets.cpu.settings import describe_cpu
+from anole.task import weight_scheme
 from benchmarks.common.arguments import chosen, described
 from benchmarks.common.rows import Row, head, line, print_rows, times
 from benchmarks.networks.compare import COLUMNS, compare
@@ -28,6 +29,8 @@ from benchmarks.networks.engines import OWN, PACKAGES, compile_untuned
 
 _ENCODER, _ENCODER_INPUT, _IMAGE = "encoder", (128, 256), (3, 224, 224)
 _NETWORKS = ("resnet18", "resnet50", "vgg16", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", _ENCODER)
+_DENSE = ("vgg16",)
+"""Networks that spend much time in reading the weights of dense layers."""
 _OPSET = 17
 _ADDED = ("precision", "processor", "narrow_share")
 
@@ -55,6 +58,8 @@ def _rows(
                 float_file = export(name, batch, Path(folder))
                 for precision in (each for each in available if each != INT8):
                     yield from _compared(name, float_file, precision, rivals, pace)
+                for weights in STORED_WEIGHTS if name in _DENSE else ():
+                    yield from _compared(name, float_file, f"{weights} weights", rivals, pace)
                 quantised = float_file.with_name(f"{name}_int8.onnx")
                 quantise_model(ModelSpec(name, f"onnx:{float_file}", {}), quantised, "min-max", least_db=0.0)
                 yield from _compared(name, quantised, INT8, rivals, pace)
@@ -62,11 +67,14 @@ def _rows(
 
 def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
     """Yields a row for a build of a file, and one for a rival, for each rival; both run alone, in turns."""
-    target = get_target(describe_cpu(precision=FLOAT32 if precision == INT8 else precision))
+    weights = precision.removesuffix(" weights")
+    own = {"weights": weights} if weights != precision else {"precision": FLOAT32 if precision == INT8 else precision}
+    target = get_target(describe_cpu(**own))
     model, folder = ModelSpec(name, f"onnx:{file}", {}), file.with_suffix(f".{precision}")
     manifest, tasks = extract_tasks(model, precision, target)
     compile_untuned(model, manifest, name, folder)
-    flop = {task.key: task.workload.flop for task in tasks if task.workload.dtype != "float32"}
+    narrow_tasks = (task for task in tasks if task.workload.dtype != "float32" or weight_scheme(task.workload))
+    flop = {task.key: task.workload.flop for task in narrow_tasks}
     narrow = sum(listed.weight * flop.get(listed.key, 0) for listed in manifest.tasks) / manifest.flop
     added = {"precision": precision, "processor": "{model} ({mcpu})".format(**target.description)}
     for rival in rivals:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from anole.errors import shown
 from anole.keys import content_key
@@ -13,6 +13,9 @@ from anole.plain import Range, from_plain, to_plain
 
 Size = Annotated[int, Range(1, 2**31 - 1)]
 """A size that is possible."""
+
+Bits = Literal[4, 8]
+"""The sizes of whole numbers that weights are stored as."""
 
 Padding = Annotated[int, Range(0, 2**31 - 1)]
 """Zeros at one side of an image."""
@@ -103,8 +106,36 @@ class Conv2d:
 
 
 @dataclass(frozen=True)
+class WeightScheme:
+    """How weights of float32 are stored: as whole numbers less a zero point, times a scale.
+
+    Attributes:
+        bits: of a whole number, which is not negative.
+        block: how many input features in a row share a scale, for each output feature.
+        zeros: whether they also have a zero point of their own; otherwise it is the middle of the numbers.
+    """
+
+    bits: Bits
+    block: Size
+    zeros: bool = False
+
+    @property
+    def numbers(self) -> int:
+        """How many whole numbers fill a word of 32 bits."""
+        return 32 // self.bits
+
+    def divides(self, in_features: int) -> bool:
+        """Returns whether input features consist of whole blocks, and these of whole words."""
+        return in_features % self.block == 0 and self.block % self.numbers == 0
+
+
+@dataclass(frozen=True)
 class Dense:
-    """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights."""
+    """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights.
+
+    Attributes:
+        weights: how the weights are stored; None if they are stored as they are multiplied.
+    """
 
     operator: ClassVar[str] = "dense"
     constant_weight: ClassVar[bool] = True
@@ -114,6 +145,7 @@ class Dense:
     out_features: Size
     dtype: str = "float32"
     exact: bool = False
+    weights: WeightScheme | None = None
 
     @property
     def flop(self) -> int:
@@ -128,6 +160,9 @@ class Dense:
             parts.append(self.dtype)
         if self.exact:
             parts.append("exact")
+        if (stored := self.weights) is not None:
+            block = f"x{stored.block}" if stored.block != self.in_features else ""
+            parts.append(f"weights {'u' * stored.zeros}int{stored.bits}{block}")
         return " ".join(parts) + (f" n{self.batch}" if self.batch != 1 else "")
 
 
@@ -166,11 +201,22 @@ Workload = Conv2d | Dense | BatchMatmul
 WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, Dense, BatchMatmul)}
 
 
+def weight_scheme(workload: Workload) -> WeightScheme | None:
+    """Returns how a workload's weights are stored; None if they are stored as they are multiplied."""
+    return workload.weights if isinstance(workload, Dense) else None
+
+
+def with_plain_weights(workload: Workload) -> Workload:
+    """Returns a workload with its weights stored as they are multiplied."""
+    return replace(workload, weights=None) if isinstance(workload, Dense) else workload
+
+
 def workload_to_json(workload: Workload) -> dict[str, Any]:
     """Returns the plain form of a workload, its operator first."""
     plain = dict(sorted(to_plain(workload).items()))
-    # The keys of all other tasks are older than this field.
-    return {"operator": workload.operator, **{name: plain[name] for name in plain if name != "exact" or plain[name]}}
+    # The keys of all other tasks are older than these fields.
+    kept = {name: value for name, value in plain.items() if value or name not in ("exact", "weights")}
+    return {"operator": workload.operator, **kept}
 
 
 def workload_from_json(plain: object) -> Workload:
@@ -184,6 +230,8 @@ def workload_from_json(plain: object) -> Workload:
     workload = from_plain(WORKLOADS[operator], given, strict=True)
     if isinstance(workload, Conv2d) and min(workload.out_height, workload.out_width) < 1:
         raise ValueError(f"a {workload.out_height}x{workload.out_width} output of {workload.label} is not possible")
+    if isinstance(workload, Dense) and not (workload.weights is None or workload.weights.divides(workload.in_features)):
+        raise ValueError(f"the input features do not fill whole blocks, or these no whole words: {workload.label}")
     if not 0 < workload.flop < 2**63:
         raise ValueError(f"{operator} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are possible")
     return workload

@@ -20,7 +20,7 @@ from anole.space import ALGORITHM
 from anole.targets import get_target
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.templates.winograd_space import can_winograd
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, WeightScheme, Workload, weight_scheme
 
 from .conftest import by_default, called, drawn, functions, lowered
 
@@ -173,3 +173,19 @@ def test_narrow_numbers_are_rounded_where_they_are_computed(network: Callable[[s
     assert len(functions(module)) == len(functions(other)), "a rounding has a kernel of its own"
     (found,), (exact,) = run(narrow, module), plain.expected
     assert 1e-5 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 2e-2
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_stored_weights_are_unpacked_in_the_kernel_of_their_layer(
+    network: Callable[[str], Any], seed: int | None
+) -> None:
+    plain = network("residual")
+    target = get_target({**plain.target.description, "weights": "int8"})
+    stored = replace(plain, target=target, imported=narrowed_for(plain.imported, target))
+    module = lowered(stored.imported, target, by_default if seed is None else partial(drawn, seed))
+    other = lowered(plain.imported, plain.target)
+    schemes = {weight_scheme(workload) for func in functions(module).values() if (workload := anchored(func))}
+    assert schemes == {None, WeightScheme(8, 16)}
+    assert len(functions(module)) == len(functions(other))
+    (found,), (exact,) = run(stored, module), plain.expected
+    assert 1e-5 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 1e-2

@@ -275,6 +275,7 @@ MISTAKES = [
     ("targets.cpu.max_relative_error", True, ": found True ... a number"),
     ("targets.cpu.exact", "yes", ": found 'yes'; true or false"),
     ("targets.cpu.precision", "bf61", ": found 'bf61', which is not a precision ... bf16"),
+    ("targets.cpu.weights", "int2", ": found 'int2', which is not a type of weights ... int8"),
     ("targets.cpu.precision", 16, ": found 16 ... text"),
     ("targets.cpu.space", "opne", ": found 'opne', which is not a kind of space ... open"),
     ("targets.cpu.space", True, ": found True ... text"),

@@ -97,13 +97,22 @@ def test_relative_errors() -> None:
         assert relative_error(wrong, right) > 1e299
 
 
+@pytest.mark.parametrize("setting", [{"precision": "bf16"}, {"weights": "int4"}])
+def test_a_build_that_rounds_may_be_one_of_a_reference_that_does(setting: dict[str, str]) -> None:
+    build = replace(BUILD, target_description={**BUILD.target_description, **setting})
+    far = replace(FAR, latencies=(replace(LATENCY, relative_error=0.5),), narrow_error=0.1)
+    refuse_wrong(Path("net"), build, replace(far, rounded_error=9e-5))
+    with pytest.raises(BuildError, match=re.escape("at most 0.01 is allowed")):
+        refuse_wrong(Path("net"), build, replace(far, rounded_error=2e-4))
+
+
 @pytest.mark.parametrize(
     ("error", "narrow", "message"),
     [
         (0.005, None, None),
         (0.02, None, "relative error 0.02; at most 0.01 is allowed"),
         (0.02, 0.01, None),
-        (0.02, 0.005, "is allowed (the reference differs from itself by 0.005 if it multiplies bfloat16)"),
+        (0.02, 0.005, "is allowed (the reference differs from itself by 0.005 if it rounds in the same way)"),
         (0.5, 0.4, "relative error 0.5"),
     ],
 )

@@ -14,6 +14,7 @@ from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import export_onnx, reference_engines
 from anole.evaluate.narrow import narrow_engine
 from anole.extract.torch import make_network
+from anole.targets.cpu.settings import describe_cpu
 
 TINY = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
 
@@ -27,6 +28,7 @@ def test_a_narrow_reference_is_near_the_plain_one(scheme: str, tmp_path: Path, m
     if scheme == "onnx":
         export_onnx(make_network(TINY), (torch.from_numpy(samples[0][0]),), tmp_path / "net.onnx")
         model = ModelSpec("net", "onnx:net.onnx", {})
-    with reference_engines(model, samples[0], 1) as plain, narrow_engine(model, samples[0], 1) as narrow:
+    bf16 = {**describe_cpu(threads=1), "precision": "bf16"}
+    with reference_engines(model, samples[0], 1) as plain, narrow_engine(model, bf16, samples[0], 1) as narrow:
         found = compare_outputs(narrow.compute_each(samples), plain[0].compute_each(samples))
     assert 1e-4 < found.error < 5e-2

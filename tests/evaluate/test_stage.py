@@ -89,6 +89,12 @@ quantised("bytes.onnx", 0)
 quantised("other_bytes.onnx", 0.2)
 compiled("bytes", "onnx:bytes.onnx")
 pretended("bytes_and_wrong", "bytes", "onnx:other_bytes.onnx")
+int4 = {**describe_cpu(threads=1), "weights": "int4"}
+torch.manual_seed(0)
+torch.onnx.export(tiny.perceptron().eval(), (torch.zeros(2, 64),), "perceptron.onnx", verbose=False)
+compile_untuned(ModelSpec("net", "torch:tiny:perceptron", {"x": (2, 64)}), Path("int4"), int4)
+compile_untuned(ModelSpec("net", "onnx:perceptron.onnx", {}), Path("int4_file"), int4)
+pretended("int4_and_wrong", "int4", "torch:tiny:perceptron_with_noise")
 compiled("faint", "onnx:faint.onnx")
 pretended("faint_and_wrong", "faint", "onnx:noisy.onnx")
 compiled("shy", "torch:tiny:shy", x=(1, 3, 16, 16))
@@ -116,6 +122,7 @@ print(json.dumps([said, rounding]))
 REFUSED = {
     "wrong": "wrong: the outputs differ from those of torch: relative error ",
     "bf16_and_wrong": "bf16_and_wrong: the outputs differ from those of torch: relative error ",
+    "int4_and_wrong": "int4_and_wrong: the outputs differ from those of torch: relative error ",
     "noisy_stem": "noisy_stem: the outputs differ from those of torch: ",
     "noisy_head": "noisy_head: the outputs differ from those of torch: ",
     "faint_and_wrong": "faint_and_wrong: the outputs differ from those of onnxruntime: ",
@@ -152,7 +159,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
 def test_wrong_builds_are_refused_in_words_and_no_others(evaluated: Evaluated) -> None:
     assert set(evaluated.errors) == set(REFUSED)
     for name, words in REFUSED.items():
-        limit = "0.01" if name.startswith("bf16") else "0.0001"
+        limit = "0.01" if name.startswith(("bf16", "int4")) else "0.0001"
         assert evaluated.errors[name].startswith(words) and f"at most {limit} is allowed" in evaluated.errors[name]
     assert all(latency.relative_error > 1e-2 for latency in evaluated.read("wrong").latencies)
 
@@ -202,6 +209,15 @@ def test_a_reference_that_is_too_inexact_itself_is_overruled(evaluated: Evaluate
     assert "faint: the outputs differ from those of onnxruntime by " in evaluated.log
     # A reference as bad as this one does not show what single precision can do.
     assert evaluation.reference_exact_error is not None and evaluation.reference_exact_error > 3e-3
+
+
+@pytest.mark.guard
+@pytest.mark.parametrize("name", ["int4", "int4_file"])
+def test_stored_weights_are_those_of_a_reference_that_rounds_them(evaluated: Evaluated, name: str) -> None:
+    evaluation = evaluated.read(name)
+    assert evaluation.latencies[0].relative_error > 1e-2 and evaluation.narrow_error is None
+    assert evaluation.rounded_error is not None and evaluation.rounded_error < 1e-5
+    assert f"{name}: the outputs differ from those of " in evaluated.log
 
 
 @pytest.mark.guard

@@ -21,6 +21,7 @@ from anole.compile.passes.views import mean_before_permuting, permute_before_enl
 from anole.compile.passes.workspace import lift_workspaces
 from anole.errors import cause
 from anole.extract.graph import operands_of, workload_of
+from anole.extract.passes.weight_only import WEIGHT_ONLY
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
@@ -52,7 +53,7 @@ def lower(
     """
     transform = relax.transform
     anchor = _Legalizer(choices)
-    anchors = {"relax.nn.conv2d": anchor, "relax.matmul": anchor, "relax.einsum": anchor}
+    anchors = dict.fromkeys(("relax.nn.conv2d", "relax.matmul", "relax.einsum", WEIGHT_ONLY), anchor)
     others = {
         "relax.add": legalize_add,
         "relax.concat": legalize_concat,

@@ -118,6 +118,7 @@ class Evaluation:
         averaged_error: the same error of the means of both over such inputs.
         narrow_error: the same error of a reference that multiplies numbers as narrow as the build's, beside the one
             that does not; None where no reference was far away, or where the build's are not narrow.
+        rounded_error: that of the build beside a reference that rounds numbers or weights in the same way.
         load_latencies: one for each number of busy neighbours and each engine; None where none was asked.
         kernel_profile: the times of its kernels; None where they cannot be timed one by one, or were not yet.
     """
@@ -138,6 +139,7 @@ class Evaluation:
     averaged_error: float | None = None
     averaged_draws: int | None = None
     narrow_error: float | None = None
+    rounded_error: float | None = None
     load_latencies: tuple[LoadLatency, ...] | None = None
     kernel_profile: KernelProfile | None = None
 

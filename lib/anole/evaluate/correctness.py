@@ -19,7 +19,7 @@ from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_samples
 from anole.evaluate.engines import Arrays
-from anole.evaluate.narrow import narrow_engine
+from anole.evaluate.narrow import multiplies_bfloat16, narrow_engine
 from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
 from anole.evaluate.quantised import defined_engine
@@ -35,8 +35,9 @@ MAX_RELATIVE_ERROR = 1e-4
 reference's outputs depend on the input. The same is allowed beside the network in double precision."""
 
 _MAX_NARROW_ERROR = 1e-2
-"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a number. Means of builds that multiply bytes
-may differ by as much: in deep networks, single outputs differ by so much that nothing smaller is found in minutes."""
+"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a number, or store weights in few bits. Means
+of builds that multiply bytes may differ by as much: in deep networks, single outputs differ by so much that nothing
+smaller is found in minutes."""
 
 _MOST_NARROW = 0.3
 """The error beyond which nothing allows it to such a build, or to one that multiplies bytes: with a layer left out, it
@@ -64,7 +65,10 @@ def with_evidence(
     far = _far_references(build, evaluation)
     if far and is_narrow(build):
         with _warned(build):
-            return replace(evaluation, narrow_error=_narrow_error(runner, build))
+            own, beside = _narrow_errors(runner, folder, build)
+            # Weights are rounded once, so that nothing but the same outputs is right.
+            is_inexact = multiplies_bfloat16(build.target_description)
+            return replace(evaluation, narrow_error=own if is_inexact else None, rounded_error=beside)
     if far:
         with _warned(build):
             own, reference = _exact_errors(runner, folder, build)
@@ -99,8 +103,8 @@ def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
 
 
 def is_narrow(build: Build) -> bool:
-    """Returns whether a build multiplies narrower numbers than its references."""
-    return build.target_description.get("precision") == "bf16"
+    """Returns whether a build rounds numbers or weights that its references do not."""
+    return "weights" in build.target_description or multiplies_bfloat16(build.target_description)
 
 
 def _max_error(build: Build) -> float:
@@ -176,15 +180,17 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: Compile
     return comparison.variation_error
 
 
-def _narrow_error(runner: NetworkRunner, build: Build) -> float:
-    """Returns the error of a reference that multiplies narrow numbers, beside the one that does not."""
+def _narrow_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
+    """Returns the error of a reference that rounds as a build does beside the one that does not, and the build's."""
     _log.info("%s: differs from a reference; rounding the reference's numbers in the same way", build.name)
     samples = draw_samples(build)
     with (
         runner.references(build, samples[0]) as references,
-        narrow_engine(build.model_spec, samples[0], runner.threads) as narrow,
+        narrow_engine(build.model_spec, build.target_description, samples[0], runner.threads) as narrow,
     ):
-        return compare_outputs(narrow.compute_each(samples), references[0].compute_each(samples)).error
+        rounded = narrow.compute_each(samples)
+        own = compare_outputs(rounded, references[0].compute_each(samples)).error
+    return own, compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), rounded).error
 
 
 def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
@@ -247,10 +253,12 @@ def _is_near_on_average(evaluation: Evaluation, largest_chance: float) -> bool:
 
 def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
     """Returns in words why a build that is too far from a reference is right nevertheless; None if it is not."""
+    if (rounded := evaluation.rounded_error) is not None and rounded <= MAX_RELATIVE_ERROR:
+        return f"from those of a reference that rounds in the same way by only {rounded:.2g}"
     if (narrow := evaluation.narrow_error) is not None:
         own = max(max(_errors(latency).values()) for latency in evaluation.latencies)
         if own <= min(_AS_INEXACT * narrow, _MOST_NARROW):
-            return f"the reference differs from itself by {narrow:.2g} if it multiplies bfloat16"
+            return f"the reference differs from itself by {narrow:.2g} if it rounds in the same way"
     if _is_near_exact(build, evaluation):
         return (
             f"from those {_definition(build)} by only {evaluation.exact_error:.2g}; "
@@ -269,7 +277,9 @@ def _doubt(build: Build, evaluation: Evaluation) -> str:
     """Returns in words what else was found of a build that is too far from a reference."""
     found, allowed = [], _chance(evaluation)
     if evaluation.narrow_error is not None:
-        found.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it multiplies bfloat16")
+        found.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it rounds in the same way")
+    if evaluation.rounded_error is not None:
+        found.append(f"{evaluation.rounded_error:.2g} from those of a reference that rounds in the same way")
     if evaluation.exact_error is not None:
         found.append(f"{evaluation.exact_error:.2g} from those {_definition(build)}")
     if evaluation.reference_sensitivity:

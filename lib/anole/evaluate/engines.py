@@ -32,6 +32,8 @@ _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 """Where the weights of a model in memory are."""
 _EXACT_PRODUCTS = "session.x64quantprecision"
 """Whether products of u8 and s8 are exact where there is no VNNI, and the faster instruction clips sums to 16 bits."""
+_FLOAT_DATA = "session.qdq_matmulnbits_accuracy_level"
+"""The type to which data may be rounded that is multiplied with a dequantised weight: float32."""
 
 
 @dataclass(frozen=True)
@@ -235,4 +237,5 @@ def onnxruntime_session(
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry(_WEIGHTS_FOLDER, str(folder.resolve()))
     options.add_session_config_entry(_EXACT_PRODUCTS, "1")
+    options.add_session_config_entry(_FLOAT_DATA, "1")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -26,6 +26,7 @@ from anole.extract.passes.narrow import narrow
 from anole.extract.passes.normalize_products import is_transposed_product, normalize_products
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
+from anole.extract.passes.weight_only import WEIGHT_ONLY, scheme_of, store_weights
 from anole.extract.passes.whole_floats import keep_whole_floats
 from anole.host.guard import step
 from anole.targets.base import Target
@@ -34,7 +35,7 @@ from anole.task import BatchMatmul, Conv2d, Dense, Workload
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
 
-_ANCHORS = ("relax.nn.conv2d", "relax.matmul")
+_ANCHORS = ("relax.nn.conv2d", "relax.matmul", WEIGHT_ONLY)
 _PRODUCTS = {
     ("float32", "float32", "float32"),
     ("float32", "float32", "int32"),
@@ -100,7 +101,8 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
 
 def narrowed_for(imported: Imported, target: Target) -> Imported:
     """Returns a model in normal form in the types in which a target computes it; sums of whole numbers are exact."""
-    module = split_sums(narrow(imported.module, workload_of, target.narrowed))
+    stored = store_weights(imported.module, workload_of, target.narrowed)
+    module = split_sums(narrow(stored, workload_of, target.narrowed))
     return imported if module is imported.module else replace(imported, module=module)
 
 
@@ -141,6 +143,9 @@ def workload_of(call: ir.Expr) -> Workload | None:
         return _conv2d(call)
     if operator_of(call) == "relax.matmul":
         return _dense(call) or _batch_matmul(call, transpose_right=False)
+    if (scheme := scheme_of(call)) is not None:
+        rows, inputs = prod(_extents(call.args[0])[:-1]), _extents(call.args[0])[-1]
+        return Dense(rows, inputs, _extents(call)[-1], weights=scheme)
     return _batch_matmul(call, transpose_right=True) if is_transposed_product(call) else None
 
 
@@ -148,6 +153,13 @@ def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
     """Returns the data and the weight, or the left and the right operand, of an anchor operator."""
     data, weight = call.args[0].fields if call.op.name == "relax.einsum" else call.args
     return data, weight
+
+
+def _extents(expr: ir.Expr) -> tuple[int, ...]:
+    """Returns a shape that is known."""
+    shape = _shape(expr.ty)
+    assert shape is not None
+    return shape
 
 
 def _conv2d(call: ir.Call) -> Conv2d | None:

@@ -176,6 +176,7 @@ create table evaluation (
     averaged_error real,
     averaged_draws integer,
     narrow_error real,
+    rounded_error real,
     snr_db real,
     coverage_flop_share real not null,
     threads integer not null,

@@ -142,7 +142,10 @@ class Target(Protocol):
         """Returns whether the anchor operator at a position in the network, from 0, runs here and not on the host."""
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns a workload of float32 in the type in which the target computes it."""
+        """Returns a workload of float32 in the type in which the target computes it.
+
+        A dense layer has its weights stored as a file says, as the target would rather have them, or plainly.
+        """
 
     def space(self, workload: Workload) -> Space:
         """Returns the space of a workload; needs no compiler."""

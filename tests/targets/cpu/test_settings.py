@@ -126,6 +126,11 @@ def test_tiles_are_enough_for_a_precision() -> None:
     assert precisions_of(V4) == ("float32", "int8")
 
 
+def test_stored_weights_are_described_on_every_processor() -> None:
+    plain = describe_cpu(threads=1)
+    assert describe_cpu(threads=1, weights="int4") == {**plain, "weights": "int4"}
+
+
 def test_what_the_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = processor(HASWELL, "x86_64")
     monkeypatch.setattr(settings, "processor", lambda: plain)

@@ -16,6 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.extract.graph import operands_of, workload_of
 from anole.extract.passes.mutators import ELEMENTWISE, bound_call, extents, rewritten
 from anole.extract.passes.normalize_products import is_transposed_product, transposed_product
+from anole.extract.passes.weight_only import scheme_of
 from anole.targets.shared.reference import data_shape, weight_shape
 from anole.task import Conv2d, Workload
 
@@ -49,6 +50,8 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         left, right = self._shaped(left, data_shape(workload)), self._shaped(right, weight_shape(workload))
         if is_transposed_product(call):
             made = transposed_product(left, right)
+        elif scheme_of(call) is not None:
+            made = relax.Call(call.op, [left, right], call.attrs)
         else:
             made = relax.op.matmul(left, right, out_dtype=call.attrs.out_dtype)
         return self._given_back(made, _extents(call))

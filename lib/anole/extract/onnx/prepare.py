@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
+from anole.extract.onnx.block_products import spell_out_products, widen_nibbles
 from anole.extract.onnx.constants import fold_constants, state_defaults, tell_shapes
 from anole.extract.onnx.control_flow import choose_branches, unroll_loops
 from anole.extract.onnx.dimensions import fix_inputs
@@ -44,6 +45,8 @@ def prepare(
     names = {name for node in proto.graph.node for name in node.output if name}
     fix_inputs(proto, inputs)
     _lift_constants(proto.graph)
+    spell_out_products(proto.graph, where)
+    widen_nibbles(proto.graph)
     proto = _raised(inline_functions(proto))
     model = ir.from_proto(expand_operators(proto, known))
     state_defaults(model)

@@ -10,7 +10,15 @@ from anole.host.machine import available_cores, available_threads
 from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
 from anole.node import Node
 from anole.targets.base import MAX_RELATIVE_ERROR
-from anole.targets.cpu.device.precision import BYTE_FEATURES, DTYPES, FLOAT32, NEEDS, lacks, precisions_of
+from anole.targets.cpu.device.precision import (
+    BYTE_FEATURES,
+    DTYPES,
+    FLOAT32,
+    NEEDS,
+    STORED_WEIGHTS,
+    lacks,
+    precisions_of,
+)
 from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
 from anole.words import counted
@@ -18,7 +26,7 @@ from anole.words import counted
 if TYPE_CHECKING:
     from anole.targets.cpu.target import CpuTarget
 
-_KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact", "space", "precision")
+_KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact", "space", "precision", "weights")
 
 _RELATIVE_ERRORS = (1e-5, 1e-2)
 """The allowed range of `max_relative_error`; not every direct sum in float32 is below 1e-6."""
@@ -37,6 +45,8 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
         entry["exact"].flag()
     if "precision" in entry:
         entry["precision"].choice(DTYPES, "a precision")
+    if "weights" in entry:
+        entry["weights"].choice(STORED_WEIGHTS, "a type of weights")
     read_space(entry)
     settings = plain_values(node, _KEYS)
     if "max_relative_error" in entry:
@@ -68,6 +78,7 @@ def describe_cpu(
     exact: bool = False,
     space: str = CONSTRAINED,
     precision: str = FLOAT32,
+    weights: str | None = None,
 ) -> dict[str, Any]:
     """Returns the description of a processor as a target; it enters the keys of tasks.
 
@@ -80,6 +91,7 @@ def describe_cpu(
         space: ``constrained``, or ``open`` for spaces without constraints; likewise.
         precision: of what convolutions and dense layers multiply, ``float32``, ``bf16``, or ``int8``, which stands for
             quantised networks; likewise.
+        weights: type to which the weights of dense layers of few rows are rounded, ``int8`` or ``int4``; likewise.
 
     Raises:
         TargetError: this machine lacks the processor's features or the threads, or the processor lacks the precision.
@@ -96,6 +108,8 @@ def describe_cpu(
         if lacking := lacks(precision, described["features"]):
             raise TargetError(f"precision {precision} needs {', '.join(lacking)}, which {described['model']} lacks")
         described["precision"] = precision
+    if weights is not None:
+        described["weights"] = weights
     return {"kind": "cpu", **described, **described_space(space)}
 
 

@@ -11,13 +11,20 @@ from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
-from anole.targets.cpu.device.precision import DTYPES, FLOAT32, WHOLE, has_bytes, precisions_of
+from anole.targets.cpu.device.precision import (
+    DTYPES,
+    FLOAT32,
+    STORED_WEIGHTS,
+    WHOLE,
+    has_bytes,
+    precisions_of,
+)
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
 from anole.targets.cpu.templates.narrow import in_words, word_dtype
 from anole.targets.cpu.templates.register_tiles import is_small
 from anole.targets.kind import is_open
-from anole.task import Workload
+from anole.task import Workload, weight_scheme
 
 if TYPE_CHECKING:
     import tvm
@@ -46,6 +53,7 @@ class CpuTarget:
         self.exact = bool(description.get("exact", False))
         self.open = is_open(description)
         self.dtype = DTYPES[str(description.get("precision", FLOAT32))]
+        self.weights = STORED_WEIGHTS.get(str(description.get("weights")))
         features = description.get("features", ())
         self.dtypes = (
             *dict.fromkeys(DTYPES[each] for each in precisions_of(features)),
@@ -82,7 +90,13 @@ class CpuTarget:
         return True
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns a workload of float32 in the type of the target's precision, or of its whole numbers, if faster."""
+        """Returns a workload of float32 in the type of the target's precision, or of its whole numbers, if faster.
+
+        If a dense layer should be faster with its weights stored in few bits, all else is of float32.
+        """
+        workload = programs.weight_only(workload, self.weights)
+        if weight_scheme(workload) is not None:
+            return workload
         dtype = self.dtype
         if getattr(workload, "exact", False):
             dtype = WHOLE if WHOLE in self.dtypes else FLOAT32

@@ -15,7 +15,7 @@ from anole.targets.cuda.device.machine import Gpu, check_architecture, compiler_
 from anole.targets.cuda.device.multiprocessor import Multiprocessor
 from anole.targets.cuda.templates import algorithms
 from anole.targets.kind import is_open
-from anole.task import Workload
+from anole.task import Workload, with_plain_weights
 
 if TYPE_CHECKING:
     import tvm
@@ -85,8 +85,8 @@ class CudaTarget:
         return True
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns the workload itself."""
-        return workload
+        """Returns the workload with its weights as they are multiplied."""
+        return with_plain_weights(workload)
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""

@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.task import BatchMatmul, Conv2d, Workload, sum_dtype, weight_dtype
+from anole.targets.shared.weight_only import StoredWeights, rows_of_block
+from anole.task import BatchMatmul, Conv2d, WeightScheme, Workload, sum_dtype, weight_dtype, weight_scheme
 
 AnyArray = NDArray[Any]
 
@@ -21,7 +22,8 @@ class Example:
 
     Attributes:
         data: NHWC for conv2d, (rows, in) for dense, the left operand for batch_matmul.
-        weight: HWIO for conv2d, (in, out) for dense, the right operand for batch_matmul, which is not a constant.
+        weight: HWIO for conv2d, (in, out) for dense, or words of these; the right operand for batch_matmul, which is
+            not a constant.
         bias: (out,); None if the second operand is computed and the anchor has no epilogue.
         expected: the anchor's result in float64; with a bias, relu(result + bias).
     """
@@ -36,8 +38,11 @@ class Example:
         """Returns random inputs, standard normal or any whole numbers, and always the same, with their result."""
         rng = np.random.default_rng(0)
         data = _drawn(rng, workload.dtype, data_shape(workload))
-        weight = _drawn(rng, weight_dtype(workload.dtype), weight_shape(workload))
-        product = anchor(workload, data.astype(np.float64), weight.astype(np.float64))
+        if (scheme := weight_scheme(workload)) is not None:
+            weight, values = _drawn_words(rng, scheme, data.shape[-1], out_shape(workload)[-1])
+        else:
+            weight = values = _drawn(rng, weight_dtype(workload.dtype), weight_shape(workload))
+        product = anchor(workload, data.astype(np.float64), values.astype(np.float64))
         if not workload.constant_weight:
             return cls(data, weight, None, product)
         bias = _drawn(rng, sum_dtype(workload.dtype), weight.shape[-1:])
@@ -69,6 +74,18 @@ def _drawn(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyA
     return rng.standard_normal(shape, dtype=np.float32).astype(getattr(ml_dtypes, dtype, dtype))
 
 
+def _drawn_words(
+    rng: np.random.Generator, scheme: WeightScheme, inputs: int, outputs: int
+) -> tuple[AnyArray, AnyArray]:
+    """Returns random weights of a scheme as words and as numbers."""
+    ends = (0, 1 << scheme.bits)
+    scales = rng.standard_normal((inputs // scheme.block, outputs), dtype=np.float32)
+    zeros = rng.integers(*ends, scales.shape) if scheme.zeros else np.full(scales.shape, ends[1] // 2)
+    centred = rng.integers(*ends, (inputs, outputs)) - np.repeat(zeros, scheme.block, 0)
+    stored = StoredWeights(centred.astype(np.int16), scales)
+    return stored.words(scheme), stored.values()
+
+
 def data_shape(workload: Workload) -> tuple[int, ...]:
     """Returns the shape of the data that a workload reads."""
     if isinstance(workload, Conv2d):
@@ -85,6 +102,8 @@ def weight_shape(workload: Workload) -> tuple[int, ...]:
     if isinstance(workload, BatchMatmul):
         sides = (workload.inner, workload.columns)
         return (workload.batch, *(sides[::-1] if workload.transpose_right else sides))
+    if (scheme := workload.weights) is not None:
+        return (workload.in_features // scheme.block * rows_of_block(scheme), workload.out_features)
     return (workload.in_features, workload.out_features)
 
 

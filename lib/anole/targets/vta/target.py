@@ -26,7 +26,7 @@ from anole.targets.vta.templates.design import (
     geometry_of,
     whole_blocks,
 )
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload, with_plain_weights
 
 
 class VtaTarget:
@@ -63,8 +63,8 @@ class VtaTarget:
         return can_run(lambda: self.default_config(workload))
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns the workload itself."""
-        return workload
+        """Returns the workload with its weights as they are multiplied."""
+        return with_plain_weights(workload)
 
     def space(self, workload: Workload) -> Space:
         """Returns the knobs of a workload."""

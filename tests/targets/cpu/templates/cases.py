@@ -24,7 +24,7 @@ from anole.targets.cpu.templates.narrow import in_words
 from anole.targets.cpu.templates.programs import Programs, programs_of
 from anole.targets.cpu.templates.tiles_space import takes_tiles
 from anole.targets.shared.kernel import define
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, WeightScheme, Workload
 
 from ....examples import examples
 
@@ -172,6 +172,16 @@ def _in_tiles(workload: Workload, threads: int) -> Case:
 
 in_tiles = st.builds(_in_tiles, narrow.filter(lambda w: takes_tiles(AMX, in_words(w))), st.integers(1, 9))
 
+
+@st.composite
+def _weight_only(draw: st.DrawFn) -> Dense:
+    """Dense layers of few rows whose weights are stored in few bits."""
+    bits, zeros = draw(st.sampled_from([4, 8])), draw(st.booleans())
+    block, blocks = 32 // bits * draw(st.sampled_from([1, 3, 4, 8])), draw(st.integers(1, 6))
+    scheme = WeightScheme(bits, block, zeros)
+    return Dense(draw(st.integers(1, 16)), block * blocks, draw(st.integers(1, 70)), weights=scheme)
+
+
 workloads = convolutions | depthwise | dense_layers | products
 """Layers of every operator, also of odd sizes."""
 
@@ -198,6 +208,7 @@ cases: st.SearchStrategy[Case] = (
     | st.builds(Case, winograd, UNITS | st.just(UNIT), st.integers(1, 9), st.just({ALGORITHM: WINOGRAD}))
     | st.builds(Case, narrow, UNITS | st.just(UNIT), st.integers(1, 9))
     | in_tiles
+    | st.builds(Case, _weight_only(), UNITS | st.just(UNIT), st.integers(1, 9))
     | st.builds(Case, st.sampled_from(FROM_MEMORY), values=st.just({"prefetch": 1}))
     | st.builds(Case, st.just(Dense(7, 500, 600)), values=st.just({"prefetch_k": 64}))
 )

@@ -1,4 +1,7 @@
-"""Quantised operators, computed exactly: products of integers, and scales in floating-point numbers."""
+"""Quantised operators, computed exactly: products of integers, and scales in floating-point numbers.
+
+Products whose weight alone is quantised are computed in floating-point numbers, with the weight stored as it is.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ from anole.extract.onnx.operators.whole_products import (
 )
 from anole.extract.passes.bytes import CHOOSING
 from anole.extract.passes.mutators import bound, bound_call, operator_of, value_behind, with_attrs
+from anole.extract.passes.weight_only import weight_only
+from anole.targets.shared.weight_only import StoredWeights
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
@@ -231,8 +236,11 @@ def _constant_behind(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
     if (value := value_behind(call.builder, expr)) is not None:
         return value
     made: Any = bound(call.builder, expr)
-    if operator_of(made) not in ("relax.reshape", "relax.astype"):
+    if operator_of(made) not in ("relax.reshape", "relax.astype", "relax.take"):
         return None
+    if operator_of(made) == "relax.take":
+        values, places = (value_behind(call.builder, operand) for operand in made.args)
+        return None if values is None or places is None else np.take(values, places, made.attrs.axis)
     inner = _constant_behind(call, made.args[0])
     return None if inner is None else inner.reshape(shape_of(expr)).astype(dtype_of(expr))
 
@@ -265,8 +273,10 @@ def gemm(call: Call) -> relax.Expr:
     """Multiplies whole numbers where both operands were dequantised, and scales the result."""
     found = _both(call, 0 if call.flag("transB") else -1)
     is_plain = not call.flag("transA") and {call.attributes.get(name, 1.0) for name in ("alpha", "beta")} == {1.0}
-    if found is None or not is_plain:
+    if not is_plain:
         return call.by_tvm()
+    if found is None:
+        return _by_stored_weight(call, call.flag("transB"))
     data, weight, scale = found
     if call.flag("transB") and weight.values is not None:
         weight = constant_factor(weight.values.T)
@@ -276,9 +286,27 @@ def gemm(call: Call) -> relax.Expr:
 def _matmul(call: Call) -> relax.Expr:
     found = _both(call, -1)
     if found is None or len(call.shape(1)) < 2:
-        return call.by_tvm()
+        return _by_stored_weight(call, False)
     data, weight, scale = found
     return _scaled(call, multiply_whole(call, data, weight), scale, None)
+
+
+def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
+    """Returns a product of float32 whose weight stays as it was before it was dequantised, or else TVM's product."""
+    weight, types = _dequantised(call, 1), {dtype_of(call.input(0)), dtype_of(call.input(1))}
+    centred = None if weight is None else weight.numbers.values
+    if weight is None or centred is None or centred.ndim != 2 or types != {"float32"}:
+        return call.by_tvm()
+    scales = np.broadcast_to(weight.scale, centred.shape)
+    if is_transposed:
+        centred, scales = centred.T, scales.T
+    # Blocks end where scales change.
+    block = int(np.gcd.reduce([len(scales), *(1 + np.flatnonzero((scales[1:] != scales[:-1]).any(1)))]))
+    stored = StoredWeights(centred.astype(np.int16), scales[::block].astype(np.float32))
+    if (scheme := stored.scheme) is None:
+        return call.by_tvm()
+    product = call.emit(weight_only(call.input(0), stored, scheme))
+    return relax.op.add(product, call.input(2)) if call.has(2) else product
 
 
 def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: list[int] | None) -> relax.Expr:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from anole.task import Bits
+
 FLOAT32, BF16, INT8 = "float32", "bf16", "int8"
 
 WHOLE = "uint8"
@@ -14,6 +16,9 @@ DTYPES = {FLOAT32: "float32", BF16: "bfloat16", INT8: "float32"}
 
 Sums are of float32. Where the precision is int8, the network is a quantised one, whose products are of whole numbers.
 """
+
+STORED_WEIGHTS: dict[str, tuple[Bits, int | None]] = {"int8": (8, None), "int4": (4, 32)}
+"""The bits and the block of weights that are stored in few bits, by the names of types; no block is a whole column."""
 
 NEEDS = {
     FLOAT32: (frozenset[str](),),

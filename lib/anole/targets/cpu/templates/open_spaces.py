@@ -18,7 +18,7 @@ from anole.targets.cpu.templates.conv2d_space import DirectTiles, conv2d_space
 from anole.targets.cpu.templates.convolution_tiles import ALL_TILE_ORDERS
 from anole.targets.cpu.templates.depthwise_space import depthwise_space
 from anole.targets.cpu.templates.grouped_space import grouped_space
-from anole.targets.cpu.templates.product_space import PACKED_AT, batch_matmul_space, dense_space
+from anole.targets.cpu.templates.product_space import PACKED_AT, batch_matmul_space, dense_space, weight_only_space
 from anole.task import BatchMatmul, Conv2d, Dense
 
 
@@ -59,7 +59,7 @@ def _opened(
 @cache
 def dense_open(unit: VectorUnit, threads: int, w: Dense) -> Space:
     """Returns the open space of a dense layer."""
-    space = dense_space(unit, threads, w)
+    space = (dense_space if w.weights is None else weight_only_space)(unit, threads, w)
     return space.opened(_covering(space, {"tile_y": w.batch, "tile_x": w.out_features}))
 
 

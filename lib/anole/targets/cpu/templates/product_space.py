@@ -18,7 +18,7 @@ from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, covering, unrolled, waking
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, covering, evenness, unrolled, waking
 from anole.task import BatchMatmul, Dense
 
 PACKED_AT = ("inline", "tile", "root")
@@ -30,6 +30,9 @@ _DENSE_PIPES_FED, _BATCH_MATMUL_PIPES_FED = 4, 12
 """Number of accumulators beyond which more are not faster; fewer where memory is the limit."""
 
 _IMBALANCE_COST = 16.0
+
+_ROWS_THAT_SHARE, _WORDS_AT_ONCE = 8, 4
+"""Rows that share an unpacked number, and words that are unpacked in a row, beyond which more are not faster."""
 
 
 def dense_prefetches(w: Dense) -> bool:
@@ -54,6 +57,16 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
     tiles = DenseTiles(unit, threads, BatchMatmul(1, w.batch, w.in_features, w.out_features), dense_prefetches(w))
     prefetch = [option_knob("prefetch_k", _STEPS_AHEAD, agent="reduction")] if tiles.prefetches else []
     knobs = [*tiles.splits(), *_unroll_knobs(), *prefetch]
+    return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
+
+
+@cache
+def weight_only_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
+    """Returns the space of a dense layer with stored weights: that of its words, without prefetches."""
+    assert w.weights is not None
+    words = BatchMatmul(1, w.batch, w.in_features // w.weights.numbers, w.out_features)
+    tiles = _WeightOnlyTiles(unit, threads, words, False, w.weights.numbers)
+    knobs = [*tiles.splits(), *_unroll_knobs()]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
 
 
@@ -148,9 +161,7 @@ class DenseTiles(_ProductTiles):
         shares. If one thread may do everything, it should.
         """
         rows, panel, row_chunks = self.multipliers(columns), self.vectors(columns), columns["tile_y"][:, 0]
-        chunks = self.chunks(columns)
-        worth = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(chunks)
-        worth += np.minimum(rows * panel, _DENSE_PIPES_FED)
+        worth = self.shares(columns) + np.minimum(rows * panel, _DENSE_PIPES_FED)
         worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
         if self.w.rows > 1:
             # Every panel of a chunk reads the chunk's rows again, and every chunk of rows all weights.
@@ -158,6 +169,12 @@ class DenseTiles(_ProductTiles):
             worth += 4.0 * np.log2(rows * panel / (rows + panel)) - 0.5 * np.log2(row_chunks)
             worth += 4.0 * (columns["prefetch_k"] > 0) if self.prefetches else 0.0
             worth -= 2.0 * (columns["tile_x"][:, 1] > 1) * np.log2(np.maximum(1.0, rows_bytes / CACHE_BYTES))
+        return np.asarray(worth)
+
+    def shares(self, columns: Columns) -> NDArray[np.float64]:
+        """Returns how evenly threads share the work, less what waking them costs, shape (n,)."""
+        chunks = self.chunks(columns)
+        worth = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(chunks)
         return np.asarray(worth)
 
     def nest(self, columns: Columns) -> LoopNest:
@@ -169,6 +186,29 @@ class DenseTiles(_ProductTiles):
         data = Buffer("data", (self.rows, self.w.inner), ({"y": 1}, {"k": 1}))
         weight = Buffer("weight", (self.width, self.w.inner), ({"x": 1}, {"k": 1}))
         return self.tiled(columns, chunks, (data, weight, Buffer("out", (self.rows, self.width), ({"y": 1}, {"x": 1}))))
+
+
+@dataclass(frozen=True)
+class _WeightOnlyTiles(DenseTiles):
+    """Tiles of a dense layer whose weights are stored in words, each of which holds several numbers."""
+
+    numbers: int
+
+    def fit(self, columns: Columns) -> NDArray[np.bool_]:
+        """Returns whether accumulators, the numbers of a word, the word and one multiplier fit, shape (n,)."""
+        return np.asarray(self.accumulators(columns) + self.vectors(columns) + self.numbers + 1 <= self.unit.registers)
+
+    def merit(self, columns: Columns) -> NDArray[np.float64]:
+        """Returns the merit of configs, shape (n,): even shares, and rows that share numbers when these are unpacked.
+
+        Several words in a row are unpacked at once, and one vector of a panel at a time.
+        """
+        rows, words, steps = self.multipliers(columns), columns["tile_k"][:, 1], self.accumulators(columns)
+        is_unrolled = unrolled(columns, steps, {"k": words})["k"] == Annotation.UNROLLED
+        worth = self.shares(columns) + evenness(self.chunks(columns), self.threads)
+        worth += 2.0 * np.log2(np.minimum(rows, _ROWS_THAT_SHARE)) - np.log2(steps)
+        worth += is_unrolled * np.log2(np.minimum(words, _WORDS_AT_ONCE)) - 0.1 * np.log2(words)
+        return np.asarray(worth - 4.0 * np.log2(columns["tile_y"][:, 0]))
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,16 @@ from anole.targets.cpu.templates.open_spaces import (
     depthwise_open,
     grouped_open,
 )
-from anole.targets.cpu.templates.product_space import batch_matmul_space, dense_prefetches, dense_space
+from anole.targets.cpu.templates.product_space import (
+    batch_matmul_space,
+    dense_prefetches,
+    dense_space,
+    weight_only_space,
+)
 from anole.targets.cpu.templates.register_tiles import covering, is_small
 from anole.targets.cpu.templates.tiles_space import conv2d_tiles_space, dense_tiles_space, takes_tiles, tiles_pay
 from anole.targets.cpu.templates.winograd_space import can_winograd, winograd_pays, winograd_space
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Bits, Conv2d, Dense, WeightScheme, Workload
 
 VERSIONS = {
     "batch_matmul": 2,
@@ -44,9 +49,13 @@ VERSIONS = {
     "dense.prefetch": 1,
     "sharing": 1,
     "tiles": 1,
+    "weights": 1,
     "words": 1,
 }
 """The versions of what programs consist of; whoever changes what a config means raises them."""
+
+MOST_ROWS = 8
+"""The most rows of a dense layer with stored weights; from about 12 on, float32 is as fast."""
 
 OPEN_VERSIONS = {"batch_matmul.open": 1, "conv2d.open": 1, "dense.open": 1}
 
@@ -102,7 +111,9 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
             "conv2d.winograd": has_choice(w, exact),
         }
     elif isinstance(w, Dense):
-        parts |= {"dense.prefetch": dense_prefetches(w), "cover": covering(w.batch) > w.batch}
+        is_stored = w.weights is not None
+        parts |= {"dense.prefetch": not is_stored and dense_prefetches(w), "cover": covering(w.batch) > w.batch}
+        parts["weights"] = is_stored
     else:
         parts["cover"] = covering(w.rows) > w.rows
     return [name for name, applies in parts.items() if applies]
@@ -113,7 +124,7 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
     if is_narrow(w):
         return _of_words(programs_of(unit, in_words(w), True, is_open))
     if isinstance(w, Dense):
-        kind = "dense"
+        kind = "dense" if w.weights is None else "weight_only"
     elif isinstance(w, BatchMatmul):
         kind = "batch_matmul"
     elif is_bundled(unit, w):
@@ -139,6 +150,21 @@ def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workloa
         return found if takes_tiles(unit, in_words(found)) else w
     pays = not (has_choice(w, exact=False) and winograd_pays(unit, threads, w, in_words(found)))
     return found if pays and not is_bundled(unit, w) else w
+
+
+def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> Workload:
+    """Returns a dense layer of float32 with its weights stored by its own scheme, or else in so many bits, if it pays.
+
+    It pays for few rows, which take less time to multiply than the weights to read. All others have plain weights. A
+    block that is None is a whole column.
+    """
+    if not isinstance(w, Dense):
+        return w
+    scheme = w.weights
+    if scheme is None and bits_and_block is not None:
+        scheme = WeightScheme(bits_and_block[0], bits_and_block[1] or w.in_features)
+    pays = w.batch <= MOST_ROWS and w.dtype == "float32" and not w.exact
+    return replace(w, weights=scheme if pays and scheme is not None and scheme.divides(w.in_features) else None)
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:
@@ -194,6 +220,7 @@ _CONSTRAINED = {
     "grouped": _of(grouped_space, "grouped:GroupedTemplate"),
     "depthwise": _of(depthwise_space, "depthwise:DepthwiseTemplate"),
     "dense": _of(dense_space, "products:DenseTemplate"),
+    "weight_only": _of(weight_only_space, "weight_only:WeightOnlyTemplate"),
     "batch_matmul": _of(batch_matmul_space, "products:BatchMatmulTemplate"),
 }
 _OPEN = {
@@ -203,6 +230,7 @@ _OPEN = {
         "grouped": grouped_open,
         "depthwise": depthwise_open,
         "dense": dense_open,
+        "weight_only": dense_open,
         "batch_matmul": batch_matmul_open,
     }.items()
 }

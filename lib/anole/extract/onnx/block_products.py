@@ -1,0 +1,124 @@
+"""Spells out ONNX Runtime's products with weights of few bits: a dequantised weight, and a product.
+
+Also widens constants of four bits that are dequantised, for which TVM has no type.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from anole.errors import ExtractError
+
+_WIDER = {TensorProto.INT4: np.int8, TensorProto.UINT4: np.uint8}
+_BITS = (4, 8)
+_BLOCKS = tuple(1 << power for power in range(4, 9))
+
+
+def spell_out_products(graph: onnx.GraphProto, where: str) -> None:
+    """Replaces each `MatMulNBits` of a graph, in place.
+
+    Args:
+        graph: the graph, whose weights are loaded.
+        where: the model and its file, which begin each message.
+
+    Raises:
+        ExtractError: an operator breaks its definition, or orders input features anew.
+    """
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    nodes = list(graph.node)
+    del graph.node[:]
+    for node in nodes:
+        if node.op_type == "MatMulNBits" and node.domain == "com.microsoft":
+            weights, spelled = _Product(node, constants, f"{where}: MatMulNBits {node.name!r}").spelled_out()
+            graph.initializer.extend(weights)
+            graph.node.extend(spelled)
+        else:
+            graph.node.append(node)
+
+
+def widen_nibbles(graph: onnx.GraphProto) -> None:
+    """Widens the constants of four bits that only `DequantizeLinear` reads, in place."""
+    readers = defaultdict[str, set[str]](set)
+    for node in graph.node:
+        for name in node.input:
+            readers[name].add(node.op_type)
+    for tensor in graph.initializer:
+        if tensor.data_type in _WIDER and readers[tensor.name] == {"DequantizeLinear"}:
+            wide = numpy_helper.to_array(tensor).astype(_WIDER[tensor.data_type])
+            tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+
+
+class _Product:
+    """A `MatMulNBits`, whose weights are numbers in blocks of input features, one row for each output feature."""
+
+    def __init__(self, node: onnx.NodeProto, constants: dict[str, TensorProto], where: str) -> None:
+        self._node, self._constants, self._where = node, constants, where
+        given = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        self._inputs, self._outputs = int(given.get("K", 0)), int(given.get("N", 0))
+        self._bits, self._block = int(given.get("bits", 4)), int(given.get("block_size", 0))
+        for name, found, allowed in (("bits", self._bits, _BITS), ("block_size", self._block, _BLOCKS)):
+            if found not in allowed:
+                raise ExtractError(f"{where}: {name}: found {found}; allowed: {', '.join(map(str, allowed))}")
+        if min(self._inputs, self._outputs) < 1:
+            raise ExtractError(f"{where}: K and N: found {self._inputs} and {self._outputs}; at least 1 is allowed")
+        if self._given(4):
+            raise ExtractError(f"{where}: g_idx, which orders input features anew, is not supported")
+        self._blocks = -(-self._inputs // self._block)
+
+    def spelled_out(self) -> tuple[list[TensorProto], list[onnx.NodeProto]]:
+        """Returns the weights and the operators that take the operator's place."""
+        node, name = self._node, f"{self._node.output[0]}.anole"
+        numbers = self._unpacked(self._constant(1, "B", self._blocks * self._block * self._bits // 8))
+        scales = self._constant(2, "scales", self._blocks)
+        zeros = np.full(scales.shape, 1 << self._bits - 1, np.uint8)
+        if self._given(3):
+            zeros = self._zeros()
+        parts: dict[str, NDArray[Any]] = {"numbers": numbers[:, : self._inputs].T, "scales": scales.T, "zeros": zeros.T}
+        weight = f"{name}.weight"
+        made = []
+        if zeros.dtype == np.uint8:
+            operands = [f"{name}.{part}" for part in parts]
+            made.append(helper.make_node("DequantizeLinear", operands, [weight], axis=0, block_size=self._block))
+        else:
+            blocks = numbers.reshape(*scales.shape, -1) - zeros[:, :, None]
+            parts = {"weight": (blocks * scales[:, :, None]).reshape(numbers.shape)[:, : self._inputs].T}
+        bias = node.input[5] if self._given(5) else ""
+        product = f"{name}.product" if bias else node.output[0]
+        made.append(helper.make_node("MatMul", [node.input[0], weight], [product], name=node.name))
+        if bias:
+            made.append(helper.make_node("Add", [product, bias], [node.output[0]]))
+        tensors = [numpy_helper.from_array(np.ascontiguousarray(part), f"{name}.{key}") for key, part in parts.items()]
+        return tensors, made
+
+    def _zeros(self) -> NDArray[Any]:
+        """Returns the zero points, of uint8 if they are packed like the numbers."""
+        tensor = self._constants.get(self._node.input[3])
+        if tensor is not None and tensor.data_type != TensorProto.UINT8:
+            return self._constant(3, "zero_points", self._blocks)
+        return self._unpacked(self._constant(3, "zero_points", -(-self._blocks * self._bits // 8)))[:, : self._blocks]
+
+    def _unpacked(self, packed: NDArray[Any]) -> NDArray[Any]:
+        """Returns the numbers in the bytes of each row, the first in the lowest bits."""
+        if self._bits == 8:
+            return packed
+        return np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
+
+    def _constant(self, index: int, name: str, columns: int) -> NDArray[Any]:
+        """Returns an input that is constant, with a row for each output feature."""
+        tensor = self._constants.get(self._node.input[index]) if self._given(index) else None
+        if tensor is None:
+            raise ExtractError(f"{self._where}: its input {name} must be constant")
+        values: NDArray[Any] = numpy_helper.to_array(tensor)
+        if values.size != self._outputs * columns:
+            shape = f"{self._outputs} x {columns}"
+            raise ExtractError(f"{self._where}: {name}: found shape {list(values.shape)}; expected {shape} values")
+        return values.reshape(self._outputs, columns)
+
+    def _given(self, index: int) -> bool:
+        return len(self._node.input) > index and bool(self._node.input[index])

@@ -1,0 +1,100 @@
+"""Weights of dense layers in few bits: words of whole numbers, beside the scales and zero points of their blocks.
+
+The weight of such a workload is a matrix of words of 32 bits with a column for each output feature. A block has its
+numbers, those of the first input features in the lowest bits; then a row of scales, which are float32; then maybe a row
+of zero points, which are whole numbers in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.task import Bits, WeightScheme
+
+_Floats = NDArray[np.float32]
+
+_BITS: tuple[Bits, ...] = (4, 8)
+
+
+def words_of_block(scheme: WeightScheme) -> int:
+    """Returns how many rows of words hold the numbers of a block."""
+    return scheme.block // scheme.numbers
+
+
+def rows_of_block(scheme: WeightScheme) -> int:
+    """Returns how many rows a block has."""
+    return words_of_block(scheme) + 1 + scheme.zeros
+
+
+@dataclass(frozen=True, eq=False)
+class StoredWeights:
+    """Weights of shape (in, out) as whole numbers less their zero point, with a scale for each block of rows.
+
+    Attributes:
+        centred: the numbers less their zero point, shape (in, out).
+        scales: shape (blocks, out).
+    """
+
+    centred: NDArray[np.int16]
+    scales: _Floats
+
+    @classmethod
+    def rounded(cls, weight: NDArray[Any], scheme: WeightScheme) -> Self:
+        """Returns the nearest weights of a scheme without zero points; the largest of a block is exact."""
+        blocks = weight.reshape(-1, scheme.block, weight.shape[-1])
+        largest = np.take_along_axis(blocks, np.abs(blocks).argmax(1, keepdims=True), 1)
+        half = 1 << scheme.bits - 1
+        scales = (largest / -half).astype(np.float32)
+        numbers = np.rint(blocks / np.where(scales == 0, 1, scales)).clip(-half, half - 1)
+        return cls(numbers.astype(np.int16).reshape(weight.shape), scales[:, 0])
+
+    @property
+    def scheme(self) -> WeightScheme | None:
+        """The scheme of fewest bits that holds the weights; None if none does."""
+        inputs, blocks = len(self.centred), len(self.scales)
+        if inputs % blocks:
+            return None
+        numbers = self.centred.reshape(blocks, -1, self.centred.shape[-1])
+        least, most = numbers.min(1), numbers.max(1)
+        for bits in _BITS:
+            half = 1 << bits - 1
+            zeros = bool(least.min() < -half or most.max() >= half)
+            scheme = WeightScheme(bits, inputs // blocks, zeros)
+            if (most - least).max() < 2 * half and scheme.divides(inputs):
+                return scheme
+        return None
+
+    def values(self) -> _Floats:
+        """Returns the weights."""
+        return self.centred.astype(np.float32) * np.repeat(self.scales, len(self.centred) // len(self.scales), 0)
+
+    def words(self, scheme: WeightScheme) -> NDArray[np.int32]:
+        """Returns the matrix of words in a scheme that holds the weights."""
+        blocks = self.centred.reshape(len(self.scales), scheme.block, -1)
+        middle = np.full(self.scales.shape, 1 << scheme.bits - 1, np.float32)
+        zeros = -blocks.min(1).astype(np.float32) if scheme.zeros else middle
+        numbers = (blocks + zeros[:, None]).astype(np.uint32)
+        numbers = numbers.reshape(len(blocks), -1, scheme.numbers, blocks.shape[-1])
+        words = np.bitwise_or.reduce(numbers << _shifts(scheme), axis=2).view(np.int32)
+        rows = [words, self.scales[:, None].view(np.int32), zeros[:, None].view(np.int32)[:, : scheme.zeros]]
+        return np.concatenate(rows, 1).reshape(-1, blocks.shape[-1])
+
+    @classmethod
+    def read(cls, words: NDArray[np.int32], scheme: WeightScheme) -> Self:
+        """Returns the weights in a matrix of words."""
+        last, columns = words_of_block(scheme), words.shape[-1]
+        blocks = words.reshape(-1, rows_of_block(scheme), columns)
+        mask = np.uint32((1 << scheme.bits) - 1)
+        numbers = blocks[:, :last, None].view(np.uint32) >> _shifts(scheme) & mask
+        zeros = blocks[:, last + 1 :].view(np.float32) if scheme.zeros else np.float32(1 << scheme.bits - 1)
+        centred = numbers.reshape(len(blocks), scheme.block, columns) - zeros
+        return cls(centred.astype(np.int16).reshape(-1, columns), blocks[:, last].view(np.float32))
+
+
+def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
+    """Returns where in a word each of its numbers begins, shape (numbers, 1)."""
+    return (scheme.bits * np.arange(scheme.numbers, dtype=np.uint32))[:, None]
