@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from anole.errors import BuildError
 from anole.evaluate.engines import onnxruntime_engine, onnxruntime_session
@@ -33,3 +33,20 @@ def test_onnx_runtime_computes_products_of_8_bits_exactly_on_any_processor() -> 
     x = np.full((3, 64), 255, np.uint8)
     (found,) = onnxruntime_session(model.SerializeToString(), 1).run(None, {"x": x})
     np.testing.assert_array_equal(found, x.astype(int) @ weight.astype(int))
+
+
+def test_a_file_that_shares_a_zero_point_between_weights_can_be_run() -> None:
+    """The option that makes products exact on every processor fails on it."""
+    names = {"scale": np.float32(0.1), "data_zero": np.uint8(7), "zero": np.int8(0)}
+    names |= {f"w{i}": np.random.default_rng(i).integers(-9, 9, (4, 4)).astype(np.int8) for i in range(2)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "data_zero"], ["q"])]
+    nodes.append(helper.make_node("DequantizeLinear", ["q", "scale", "data_zero"], ["d"]))
+    for i in range(2):
+        nodes.append(helper.make_node("DequantizeLinear", [f"w{i}", "scale", "zero"], [f"m{i}"]))
+        nodes.append(helper.make_node("MatMul", ["d", f"m{i}"], [f"y{i}"]))
+    given, *results = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 4]) for name in ("x", "y0", "y1"))
+    weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in names.items()]
+    graph = helper.make_graph(nodes, "net", [given], results, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    found = onnxruntime_session(model.SerializeToString(), 1).run(None, {"x": np.ones((2, 4), np.float32)})
+    assert [each.shape for each in found] == [(2, 4)] * 2
