@@ -164,7 +164,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
         "conv2d",
         *(f"conv2d.{kind}" for kind in ("depthwise", "gap", "grouped", "idle", "prefetch", "surplus", "winograd")),
     ]
-    others = {"extract", "batch_matmul", "cover", "dense", "dense.prefetch", "sharing", "words"}
+    others = {"extract", "batch_matmul", "cover", "dense", "dense.prefetch", "sharing", "tiles", "weights", "words"}
     assert set(extract_versions(pipeline.descriptions["cpu"])) == others.union(conv2d)
     assert set(extract_versions(describe_vta())) == {"extract", "conv2d", "dense"}
 
