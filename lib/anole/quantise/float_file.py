@@ -7,6 +7,7 @@ from pathlib import Path
 
 import onnx
 import onnxruntime
+from onnx import version_converter
 
 from anole.declared.entries import ModelSpec
 from anole.documents.build import TensorInfo
@@ -14,6 +15,8 @@ from anole.errors import ExtractError, cause
 from anole.evaluate.engines import export_onnx
 from anole.extract.onnx.dimensions import input_infos
 from anole.extract.onnx.importer import read_onnx
+
+_LEAST_OPSET = 13
 
 
 def write_float_file(model: ModelSpec, path: Path) -> tuple[TensorInfo, ...]:
@@ -33,7 +36,8 @@ def write_float_file(model: ModelSpec, path: Path) -> tuple[TensorInfo, ...]:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(path)
     try:
-        onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        content = _with_axes(proto).SerializeToString()
+        onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ExtractError(f"model {model.name}: cannot be quantised: {cause(error)}") from error
     folded = onnx.load(path)
@@ -41,6 +45,12 @@ def write_float_file(model: ModelSpec, path: Path) -> tuple[TensorInfo, ...]:
         node.name = node.name or f"{node.op_type}_{place}"
     onnx.save(folded, path)
     return inputs
+
+
+def _with_axes(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a file whose `DequantizeLinear` may have a scale for each filter, as it may from opset 13 on."""
+    opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), _LEAST_OPSET)
+    return proto if opset >= _LEAST_OPSET else version_converter.convert_version(proto, _LEAST_OPSET)
 
 
 def _exported(model: ModelSpec) -> onnx.ModelProto:
