@@ -179,6 +179,15 @@ def test_a_maximum_of_bytes_is_one_of_what_was_quantised(tmp_path: Path) -> None
     net.check(tmp_path, 1e-6, only_last=True)
 
 
+def test_bytes_that_are_quantised_with_another_scale_are_divided_by_it(tmp_path: Path) -> None:
+    """Only a product's scales are one factor, whose rounding would decide halves in another way."""
+    net = Network(15)
+    data = dequantised(net, quantised(net, net.given(np.linspace(-9, 9, 256, dtype=np.float32)), 0.07, 128), 0.07, "")
+    again = quantised(net, data, 0.14, 64)
+    net.add("Cast", again, to=1)
+    net.check(tmp_path, 0, only_last=True)
+
+
 def zero7(net: Network) -> str:
     return net.weight(7, "uint8")
 

@@ -29,6 +29,9 @@ from anole.targets.shared.weight_only import StoredWeights
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
+_DEQUANTISING = ("relax.astype", "relax.subtract")
+"""What makes the whole numbers that `DequantizeLinear` scales, and none of those of products."""
+
 
 def quantize(call: Call) -> relax.Expr:
     """Converts `QuantizeLinear`."""
@@ -77,6 +80,8 @@ def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.
     found = _scaled_by(call, data if active is None else active.args[0])
     divisor = _constant_behind(call, scale)
     if found is None or divisor is None or divisor.size != 1 or dtype_of(found[0]) != "int32":
+        return None
+    if operator_of(bound(call.builder, found[0])) in _DEQUANTISING:
         return None
     factor = found[1] / divisor.astype(np.float32).reshape(())
     product = call.emit(relax.op.multiply(call.cast(found[0], "float32"), const(factor, "float32")))
