@@ -370,3 +370,22 @@ def test_the_tasks_of_a_simulated_accelerator_are_compared_on_their_hardware(pro
         entry = LockedBuild(description, {task.key: LockedTask(task.label, locked, 1e-3, None)})
         write_lockfile(Lockfile(project / layout.LOCKFILE, {build: entry}))
         assert len(make_plan(load(project)).behind) == n_behind
+
+
+def test_a_model_on_a_target_of_int8_is_quantised_before_it_is_extracted(
+    project: Path, plan: Callable[[], Plan]
+) -> None:
+    text = MODELS.replace("cpu: {kind: cpu, threads: 1}", "cpu: {kind: cpu, threads: 1, precision: int8}")
+    (project / "models.yaml").write_text(text)
+    assert plan().steps[:2] == (PlannedStep("quantise", "one", "new"), PlannedStep("quantise", "two", "new"))
+    pipeline = load(project)
+    for model in ("one", "two"):
+        (project / layout.quantised_path(model)).parent.mkdir(parents=True, exist_ok=True)
+        (project / layout.quantised_path(model)).write_bytes(b"")
+        extracted(pipeline, model, (SHARED, 1))
+    assert {step.stage for step in plan().steps} == {"tune", "compile", "evaluate", "merge"}
+    os.utime(project / "nets.py", ns=(2**62, 2**62))
+    assert plan().steps[:2] == (
+        PlannedStep("quantise", "one", "nets.py changed"),
+        PlannedStep("extract", "one for cpu", "it is quantised anew"),
+    )

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from anole.declared.entries import ModelSpec
 from anole.errors import AnoleError
 from anole.extract.tasks import extract_tasks
-from anole.quantise.stage import quantise_model
+from anole.quantise.stage import _is_quantised, quantise_model
 from anole.report.quantised import render_quantised
 from anole.targets import get_target
 
@@ -88,9 +88,9 @@ def test_the_layer_that_loses_most_stays_in_float32_where_too_much_is_lost(model
     whole = quantise_model(model, tmp_path / "q.onnx", "min-max")
     found = quantise_model(model, tmp_path / "q.onnx", "min-max", least_db=150)
     assert whole is not None and found is not None
-    ((name, before_db),) = found.floats
-    assert name == max(whole.loss.layers, key=lambda layer: layer.lost_db).name
-    assert before_db == whole.loss.sqnr_db < found.loss.sqnr_db
+    (layer,) = found.floats
+    assert layer.name == max(whole.loss.layers, key=lambda layer: layer.lost_db).name
+    assert layer.before_db == whole.loss.sqnr_db < found.loss.sqnr_db
     assert types_of(model, tmp_path / "q.onnx").count("float32") == 1
 
 
@@ -110,6 +110,12 @@ def test_what_is_quantised_already_is_taken_as_it_is(model: ModelSpec, tmp_path:
     again = replace(model, source=f"onnx:{tmp_path / 'q.onnx'}")
     assert quantise_model(again, tmp_path / "again.onnx") is None
     assert types_of(model, tmp_path / "again.onnx") == ["uint8"] * 3
+
+
+@pytest.mark.parametrize("operator", ["QLinearConv", "MatMulInteger", "DynamicQuantizeLinear", "MatMulNBits", "QGemm"])
+def test_files_of_all_forms_are_quantised_already(operator: str) -> None:
+    assert _is_quantised(helper.make_node(operator, [], []))
+    assert not _is_quantised(helper.make_node("QuickGelu", [], []))
 
 
 def test_what_does_not_fit_is_refused_in_words(model: ModelSpec, tmp_path: Path) -> None:
@@ -138,6 +144,7 @@ def test_the_table_names_each_layer_and_what_stays_in_float32(model: ModelSpec, 
         console.print(render_quantised("net", found))
     shown = captured.get()
     assert f"net: {found.loss.sqnr_db:.1f} dB by min-max" in shown and "in float32: two" in shown
+    assert "without which" not in shown
     assert all(f"{layer.name}" in shown and f"{layer.sqnr_db:.1f}" in shown for layer in found.loss.layers)
 
 

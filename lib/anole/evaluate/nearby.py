@@ -62,8 +62,8 @@ def compare_means(
     """Compares a build with a reference on nearby inputs.
 
     There are as many draws as it takes until chance explains no more than `largest_chance`, if that is possible within
-    some time. Where a build is farther
-    from the reference than the latter's sensitivity explains, there are only a few. Integers stay as they are.
+    some time. Where a build is farther from the reference than the latter's sensitivity explains, there are only a few.
+    Integers stay as they are.
     """
     began_s, mine, theirs = time.monotonic(), _Mean(build), _Mean(reference)
     squares, own_squares = [], []

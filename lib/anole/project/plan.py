@@ -13,6 +13,7 @@ from anole.documents.manifest import ListedTask
 from anole.errors import DocumentError
 from anole.project.behind import Behind, find_behind
 from anole.project.pipeline import Pipeline
+from anole.project.quantised import is_quantised
 
 
 @dataclass(frozen=True)
@@ -99,27 +100,50 @@ def make_plan(pipeline: Pipeline) -> Plan:
 def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
     for name in pipeline.undescribed:
         yield layout.described_path(name), PlannedStep("describe", name, "no node has described it yet")
+    requantised = dict(_quantises(pipeline))
+    for model, reason in requantised.items():
+        yield layout.quantised_path(model), PlannedStep("quantise", model, reason)
     for build in pipeline.spec.builds.values():
         path = pipeline.manifest(build)
-        reason = _extract_reason(pipeline, build, pipeline.project / path)
+        reads_anew = is_quantised(pipeline.spec, build.target) and build.model in requantised
+        found = _extract_reason(pipeline, build, path, reads_anew)
+        if found is not None:
+            yield path, PlannedStep("extract", f"{build.model} for {build.target}", found)
+
+
+def _quantises(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Yields the models that would be quantised, and why."""
+    models = [build.model for build in pipeline.spec.builds.values() if is_quantised(pipeline.spec, build.target)]
+    for model in dict.fromkeys(models):
+        reason = _changed(pipeline, pipeline.files(model), layout.quantised_path(model))
         if reason is not None:
-            yield path, PlannedStep("extract", f"{build.model} for {build.target}", reason)
+            yield model, reason
 
 
-def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path) -> str | None:
-    if not manifest.exists():
+def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_requantised: bool) -> str | None:
+    if not (pipeline.project / manifest).exists():
         return "new"
     if build.target in pipeline.undescribed:
         return f"{build.target} is described anew"
-    files = [pipeline.project / file for file in pipeline.files(build.model, build.target)]
-    newer = [file.name for file in files if not file.exists() or file.stat().st_mtime_ns > manifest.stat().st_mtime_ns]
-    if newer:
-        return f"{', '.join(newer)} changed"
+    if is_requantised:
+        return "it is quantised anew"
+    if (changed := _changed(pipeline, pipeline.files(build.model, build.target), manifest)) is not None:
+        return changed
     try:
         pipeline.read_manifest(build.model, build.target)
     except DocumentError as error:
         return error.problem
     return None
+
+
+def _changed(pipeline: Pipeline, files: Iterable[Path], output: Path) -> str | None:
+    """Returns why what is made of files must be made again; None if it need not."""
+    made = pipeline.project / output
+    if not made.exists():
+        return "new"
+    paths = [pipeline.project / file for file in files]
+    newer = [path.name for path in paths if path.stat().st_mtime_ns > made.stat().st_mtime_ns]
+    return f"{', '.join(newer)} changed" if newer else None
 
 
 def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec], needed: Collection[Path]) -> list[PlannedTask]:

@@ -1,4 +1,4 @@
-"""Writes a model as one ONNX file of float32, with fixed shapes and with norms folded into products."""
+"""Reads a model as one ONNX file with fixed shapes, and folds its norms into the products before them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,31 @@ from anole.declared.entries import ModelSpec
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
 from anole.evaluate.engines import export_onnx
-from anole.extract.onnx.dimensions import input_infos
+from anole.extract.onnx.dimensions import fix_inputs, input_infos
 from anole.extract.onnx.importer import read_onnx
 
 _LEAST_OPSET = 13
+"""The first one in which `DequantizeLinear` may have a scale for each filter."""
 
 
-def write_float_file(model: ModelSpec, path: Path) -> tuple[TensorInfo, ...]:
-    """Writes the file, in which each operator has a name, and returns its inputs.
+def read_file(model: ModelSpec) -> tuple[onnx.ModelProto, tuple[TensorInfo, ...]]:
+    """Returns a model as an ONNX file, and its inputs.
 
     Raises:
-        ExtractError: the model cannot be loaded, exported, or read by ONNX Runtime.
+        ExtractError: the model cannot be loaded or exported.
     """
     proto = read_onnx(model) if model.scheme == "onnx" else _exported(model)
     inputs = input_infos(model, proto)
-    shapes = {info.name: info.shape for info in inputs}
-    for value in proto.graph.input:
-        for dimension, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
-            dimension.dim_value = size
+    fix_inputs(proto, inputs)
+    return proto, inputs
+
+
+def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
+    """Writes a file in which each operator has a name, and norms are part of the products before them.
+
+    Raises:
+        ExtractError: ONNX Runtime cannot read it.
+    """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -44,11 +51,9 @@ def write_float_file(model: ModelSpec, path: Path) -> tuple[TensorInfo, ...]:
     for place, node in enumerate(folded.graph.node):
         node.name = node.name or f"{node.op_type}_{place}"
     onnx.save(folded, path)
-    return inputs
 
 
 def _with_axes(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a file whose `DequantizeLinear` may have a scale for each filter, as it may from opset 13 on."""
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), _LEAST_OPSET)
     return proto if opset >= _LEAST_OPSET else version_converter.convert_version(proto, _LEAST_OPSET)
 
@@ -57,12 +62,11 @@ def _exported(model: ModelSpec) -> onnx.ModelProto:
     from anole.extract.torch import example_inputs, make_network
 
     arguments = example_inputs(model)
+    network = make_network(model)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "exported.onnx")
         try:
-            export_onnx(make_network(model), tuple(arguments.values()), path, tuple(arguments))
-        except ExtractError:
-            raise
+            export_onnx(network, tuple(arguments.values()), path, tuple(arguments))
         except Exception as error:
             reason = cause(error, line=0)
             raise ExtractError(f"model {model.name}: torch cannot export it to ONNX: {reason}") from error

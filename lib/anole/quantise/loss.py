@@ -96,27 +96,27 @@ def _ratios(
     exact: onnx.ModelProto, quantised: onnx.ModelProto, pairs: dict[str, str], samples: Sequence[Sample]
 ) -> dict[str, float]:
     """Returns the ratio in decibel of each value of the exact file beside its counterpart in the other one."""
-    sessions = [
-        onnxruntime_session(_with_outputs(model, names), 0, joins=False)
-        for model, names in ((exact, list(pairs)), (quantised, list(pairs.values())))
-    ]
     signal, noise = np.zeros(len(pairs)), np.zeros(len(pairs))
+    mine, others = _Values(exact, list(pairs)), _Values(quantised, list(pairs.values()))
     for sample in samples:
-        wanted, found = (
-            [sample[name] if name in sample else computed[name] for name in names]
-            for names, computed in (
-                (names, dict(zip(_computed(names, sample), session.run(_computed(names, sample), sample), strict=True)))
-                for names, session in zip((list(pairs), list(pairs.values())), sessions, strict=True)
-            )
-        )
-        for place, (mine, other) in enumerate(zip(wanted, found, strict=True)):
-            signal[place] += np.square(mine, dtype=np.float64).sum()
-            noise[place] += np.square(mine - other, dtype=np.float64).sum()
-    return {name: _db(*each) for name, each in zip(pairs, zip(signal, noise, strict=True), strict=True)}
+        for place, (value, other) in enumerate(zip(mine.on(sample), others.on(sample), strict=True)):
+            signal[place] += np.square(value, dtype=np.float64).sum()
+            noise[place] += np.square(value - other, dtype=np.float64).sum()
+    return {name: _db(*each) for name, *each in zip(pairs, signal, noise, strict=True)}
 
 
-def _computed(names: Sequence[str], sample: Sample) -> list[str]:
-    return [name for name in dict.fromkeys(names) if name not in sample]
+class _Values:
+    """Values within a file, by their names; some may be inputs."""
+
+    def __init__(self, model: onnx.ModelProto, names: Sequence[str]) -> None:
+        self._names, inputs = names, {value.name for value in model.graph.input}
+        self._computed = [name for name in dict.fromkeys(names) if name not in inputs]
+        self._session = onnxruntime_session(_with_outputs(model, self._computed), 0, joins=False)
+
+    def on(self, sample: Sample) -> list[NDArray[Any]]:
+        """Returns the values for a sample."""
+        found = sample | dict(zip(self._computed, self._session.run(self._computed, sample), strict=True))
+        return [found[name] for name in self._names]
 
 
 def _db(signal: float, noise: float) -> float:
@@ -127,6 +127,6 @@ def _with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> bytes:
     """Returns a file that also has values within it as outputs."""
     wider = onnx.ModelProto()
     wider.CopyFrom(model)
-    known = {value.name for value in (*wider.graph.output, *wider.graph.input)}
-    wider.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names) if name not in known)
+    known = {value.name for value in wider.graph.output}
+    wider.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
     return bytes(wider.SerializeToString())

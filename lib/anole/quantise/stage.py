@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import shutil
+import math
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,11 @@ import onnx
 from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError, cause
 from anole.extract.samples import read_samples
-from anole.quantise.float_file import write_float_file
+from anole.files import write_atomically
+from anole.quantise.float_file import read_file, write_folded
 from anole.quantise.loss import PRODUCTS, Loss, Sample, measure_loss
 from anole.quantise.methods import LEAST_DB, METHODS
+from anole.words import counted
 
 _log = logging.getLogger(__name__)
 
@@ -40,17 +42,28 @@ _OPERATORS = [
 
 
 @dataclass(frozen=True)
+class FloatLayer:
+    """A layer that stays in float32.
+
+    Attributes:
+        before_db: the ratio in decibel while it did not; None if it was asked for.
+    """
+
+    name: str
+    before_db: float | None = None
+
+
+@dataclass(frozen=True)
 class Quantised:
     """A quantised model.
 
     Attributes:
         method: how ranges were chosen.
-        floats: the layers that were left in float32, with the ratio in decibel that each was left at.
         loss: what is lost, beside the model in float32 on the samples.
     """
 
     method: str
-    floats: tuple[tuple[str, float], ...]
+    floats: tuple[FloatLayer, ...]
     loss: Loss
 
 
@@ -71,52 +84,58 @@ def quantise_model(
         least_db: the signal-to-noise ratio that is good enough, in decibel.
 
     Raises:
-        ExtractError: the model cannot be loaded or exported, its samples do not fit, or it has no such layers.
+        ExtractError: the model cannot be loaded, exported or quantised, or it has no such layers.
+        BuildError: its samples do not fit.
     """
+    proto, inputs = read_file(model)
+    if any(map(_is_quantised, proto.graph.node)):
+        _log.info("%s: is quantised already", model.name)
+        write_atomically(output, proto.SerializeToString())
+        return None
+    names = [info.name for info in inputs]
+    samples = [dict(zip(names, each, strict=True)) for each in read_samples(model, inputs)]
     with tempfile.TemporaryDirectory() as scratch:
         exact = Path(scratch, "float.onnx")
-        inputs = write_float_file(model, exact)
-        proto = onnx.load(exact)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        if any("Quantize" in node.op_type or "Integer" in node.op_type for node in proto.graph.node):
-            _log.info("%s: is quantised already", model.name)
-            shutil.copy(exact, output)
-            return None
-        layers = [node.name for node in proto.graph.node if node.op_type in PRODUCTS]
+        write_folded(model, proto, exact)
+        layers = [node.name for node in onnx.load(exact).graph.node if node.op_type in PRODUCTS]
         if unknown := sorted(set(floats) - set(layers)):
             raise ExtractError(f"model {model.name}: has no layer {unknown[0]!r}; it has {', '.join(layers) or 'none'}")
-        names = [info.name for info in inputs]
-        samples = [dict(zip(names, each, strict=True)) for each in read_samples(model, inputs)]
+        most = len(floats) + math.ceil(_MOST_FLOAT * len(layers))
         try:
-            best = _search(exact, samples, method, tuple(floats), least_db, len(layers))
+            found, content = _search(exact, samples, [method] if method else list(METHODS), floats, least_db, most)
         except Exception as error:
             raise ExtractError(f"model {model.name}: cannot be quantised: {cause(error)}") from error
-        (found, written) = best
-        output.write_bytes(written)
-    _log.info(
-        "%s: %.1f dB by %s, %d layers in float32", model.name, found.loss.sqnr_db, found.method, len(found.floats)
-    )
+    write_atomically(output, content)
+    floating = counted(len(found.floats), "layer")
+    _log.info("%s: %.1f dB by %s, %s in float32", model.name, found.loss.sqnr_db, found.method, floating)
     return found
 
 
+def _is_quantised(node: onnx.NodeProto) -> bool:
+    """Returns whether an operator computes with whole numbers, or makes some."""
+    return any(part in node.op_type for part in ("QLinear", "QGemm", "Quantize", "Integer", "Dequantize", "NBits"))
+
+
 def _search(
-    exact: Path, samples: Sequence[Sample], method: str | None, floats: tuple[str, ...], least_db: float, n_layers: int
+    exact: Path, samples: Sequence[Sample], methods: Sequence[str], floats: Sequence[str], least_db: float, most: int
 ) -> tuple[Quantised, bytes]:
-    """Returns the best quantised model that was found, and its file's content."""
-    tried = [_try(exact, samples, each, floats) for each in ([method] if method else METHODS)]
-    best = max(tried, key=lambda each: each[0].loss.sqnr_db)
-    left = [(name, best[0].loss.sqnr_db) for name in floats]
-    now = best
-    while now[0].loss.sqnr_db < least_db and len(left) < len(floats) + _MOST_FLOAT * n_layers and now[0].loss.layers:
-        worst = max(now[0].loss.layers, key=lambda layer: layer.lost_db)
-        left.append((worst.name, now[0].loss.sqnr_db))
-        now = _try(exact, samples, best[0].method, [name for name, _ in left])
-        if now[0].loss.sqnr_db > best[0].loss.sqnr_db + _LEAST_GAIN_DB * (len(left) - len(best[0].floats)):
-            best = (Quantised(now[0].method, tuple(left), now[0].loss), now[1])
+    """Returns the best quantised model with at most so many layers in float32, and its file's content."""
+    kept = [FloatLayer(name) for name in floats]
+    tried = {each: _try(exact, samples, each, floats) for each in methods}
+    method = max(tried, key=lambda each: tried[each][0].sqnr_db)
+    loss, content = tried[method]
+    best = Quantised(method, tuple(kept), loss), content
+    while loss.sqnr_db < least_db and len(kept) < most and loss.layers:
+        worst = max(loss.layers, key=lambda layer: layer.lost_db)
+        kept.append(FloatLayer(worst.name, loss.sqnr_db))
+        loss, content = _try(exact, samples, method, [each.name for each in kept])
+        gain_db, more = loss.sqnr_db - best[0].loss.sqnr_db, len(kept) - len(best[0].floats)
+        if gain_db > _LEAST_GAIN_DB * more:
+            best = Quantised(method, tuple(kept), loss), content
     return best
 
 
-def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Collection[str]) -> tuple[Quantised, bytes]:
+def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[str]) -> tuple[Loss, bytes]:
     """Quantises with ONNX Runtime, all layers but some, and measures what is lost."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
@@ -147,15 +166,15 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Collection
             calibrate_method=getattr(CalibrationMethod, METHODS[method]),
             extra_options={"MatMulConstBOnly": True},
         )
-    loss = measure_loss(onnx.load(exact), onnx.load(written), samples)
-    return Quantised(method, tuple((name, loss.sqnr_db) for name in floats), loss), written.read_bytes()
+    return measure_loss(onnx.load(exact), onnx.load(written), samples), written.read_bytes()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Leaves out warnings of ONNX Runtime's quantiser, which advises what was done already."""
+    before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)

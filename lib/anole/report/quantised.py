@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 
 def render_quantised(model: str, found: Quantised) -> RenderableType:
-    """Returns the table: layers in order of execution, and then those that stay in float32."""
+    """Returns the ratio of the whole, the layers that stay in float32, and the others in order of execution."""
     from rich.console import Group
     from rich.text import Text
 
     rows = [(layer.name, layer.operator, f"{layer.sqnr_db:.1f}", f"{layer.lost_db:.1f}") for layer in found.loss.layers]
     lines = [Text(f"{model}: {found.loss.sqnr_db:.1f} dB by {found.method}", style="bold")]
-    lines += [Text(f"in float32: {name}, without which it was {before_db:.1f} dB") for name, before_db in found.floats]
+    for each in found.floats:
+        gain = "" if each.before_db is None else f", without which it was {each.before_db:.1f} dB"
+        lines.append(Text(f"in float32: {each.name}{gain}"))
     return Group(*lines, table_of(("layer", "operator"), ("signal/noise dB", "lost dB"), rows))
