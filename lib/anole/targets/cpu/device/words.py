@@ -36,30 +36,32 @@ def _helper(dtype: str, lanes: int) -> str:
     return f"anole_dot_{dtype}_{lanes}"
 
 
-def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features: str) -> _Dot:
-    """Returns the dot product that one instruction computes; each text of features is a set of them."""
-    result = "float" if dtype == "bfloat16x2" else "i32"
-    sums, words = f"<{lanes} x {result}>", f"<{lanes} x i32>"
-    code = f"""
-declare {sums} @{name}({sums}, {operands}, {operands})
+def _code(dtype: str, lanes: int, declared: str, operands: str, steps: str) -> str:
+    """Returns the code of a function of a sum and two words, which the steps know as operands %a and %b."""
+    sums, words = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>", f"<{lanes} x i32>"
+    return f"""
+declare {declared}
 define {sums} @{_helper(dtype, lanes)}({sums} %sum, {words} %left, {words} %right) {{
   %a = bitcast {words} %left to {operands}
   %b = bitcast {words} %right to {operands}
-  %result = call {sums} @{name}({sums} %sum, {operands} %a, {operands} %b)
+{steps}
   ret {sums} %result
 }}
 """
+
+
+def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features: str) -> _Dot:
+    """Returns the dot product that one instruction computes; each text of features is a set of them."""
+    sums = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>"
+    steps = f"  %result = call {sums} @{name}({sums} %sum, {operands} %a, {operands} %b)"
+    code = _code(dtype, lanes, f"{sums} @{name}({sums}, {operands}, {operands})", operands, steps)
     return _Dot(tuple(frozenset(each.split()) for each in features), code)
 
 
 def _by_pairs(lanes: int, name: str, feature: str) -> _Dot:
     """Returns the exact dot product of bytes as two of pairs of 16 bits; the one of bytes would clip sums of pairs."""
     words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
-    code = f"""
-declare {words} @{name}({halves}, {halves})
-define {words} @{_helper("uint8x4", lanes)}({words} %sum, {words} %left, {words} %right) {{
-  %a = bitcast {words} %left to {halves}
-  %b = bitcast {words} %right to {halves}
+    steps = f"""\
   %a.even = and {halves} %a, splat (i16 255)
   %a.odd = lshr {halves} %a, splat (i16 8)
   %b.high = shl {halves} %b, splat (i16 8)
@@ -68,27 +70,17 @@ define {words} @{_helper("uint8x4", lanes)}({words} %sum, {words} %left, {words}
   %even = call {words} @{name}({halves} %a.even, {halves} %b.even)
   %odd = call {words} @{name}({halves} %a.odd, {halves} %b.odd)
   %both = add {words} %even, %odd
-  %result = add {words} %sum, %both
-  ret {words} %result
-}}
-"""
-    return _Dot((frozenset({feature}),), code)
+  %result = add {words} %sum, %both"""
+    return _Dot((frozenset({feature}),), _code("uint8x4", lanes, f"{words} @{name}({halves}, {halves})", halves, steps))
 
 
 def _by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
     """Returns the product of one byte in each word, the lower one of a pair of 16 bits whose upper one is zero."""
     words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
-    code = f"""
-declare {words} @{name}({halves}, {halves})
-define {words} @{_helper("uint8x1", lanes)}({words} %sum, {words} %left, {words} %right) {{
-  %a = bitcast {words} %left to {halves}
-  %b = bitcast {words} %right to {halves}
+    steps = f"""\
   %product = call {words} @{name}({halves} %a, {halves} %b)
-  %result = add {words} %sum, %product
-  ret {words} %result
-}}
-"""
-    return _Dot((frozenset({feature}),), code)
+  %result = add {words} %sum, %product"""
+    return _Dot((frozenset({feature}),), _code("uint8x1", lanes, f"{words} @{name}({halves}, {halves})", halves, steps))
 
 
 def _bytes(dtype: str, lanes: int, *features: str) -> _Dot:
