@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.record import Config
+from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.register_tiles import covering
@@ -65,3 +66,12 @@ def test_one_thread_may_do_a_small_layer_and_does_by_default(workload: Workload,
     drawn = [chunks(space.config(vector)) for vector in space.sample(200, np.random.default_rng(0))]
     assert (min(drawn) == 1) == is_small and max(drawn) > 1
     assert (chunks(TARGET.default_config(workload)) == 1) == is_small
+
+
+@pytest.mark.parametrize(
+    "workload", [Conv2d(1, 56, 56, 64, 256, (1, 1)), Conv2d(1, 28, 28, 256, 256, (3, 3)), BatchMatmul(4, 196, 64, 196)]
+)
+def test_a_panel_of_one_vector_is_no_default_where_numbers_are_broadcast(workload: Workload) -> None:
+    target = CpuTarget(describe_cpu("znver3", threads=2, model="any"))
+    panel = "tile_x" if isinstance(workload, BatchMatmul) else "tile_f"
+    assert target.unit == VectorUnit(8, 16) and target.default_config(workload)[panel][-1] > 8

@@ -28,13 +28,22 @@ class VectorUnit:
     def of(cls, description: Mapping[str, Any]) -> VectorUnit:
         """Returns the vector unit of a described processor; four lanes if nothing better is known."""
         features = set(description.get("features", ()))
-        if "avx512f" in features:
-            return cls(16, 32, frozenset(words for words, needed in _TILE_FEATURES.items() if needed <= features))
+        tile_words = frozenset(words for words, needed in _TILE_FEATURES.items() if needed <= features)
+        if "avx512f" in features or tile_words:
+            return cls(16, 32, tile_words)
         if "avx2" in features or "avx" in features:
             return cls(lanes=8, registers=16)
         if "neon" in features or "asimd" in features:
             return cls(lanes=4, registers=32)
         return cls(lanes=4, registers=16)
+
+    @property
+    def multiplies_scalars(self) -> bool:
+        """Whether an instruction multiplies a vector with one number in memory or in a lane, as AVX-512's and Neon's.
+
+        Otherwise a number is broadcast to a register first.
+        """
+        return self.registers > 16
 
     @property
     def widest_panel(self) -> int:

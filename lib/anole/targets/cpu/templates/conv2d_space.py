@@ -19,7 +19,13 @@ from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
 from anole.targets.cpu.templates.idle_steps import live_share, skips
-from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unrolled
+from anole.targets.cpu.templates.register_tiles import (
+    CACHE_BYTES,
+    CACHE_LINE_BYTES,
+    FMA_LATENCY_HIDDEN,
+    covering,
+    unrolled,
+)
 from anole.task import Conv2d
 
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
@@ -31,10 +37,11 @@ _FIRST_CACHE_BYTES, _WAY_BYTES, _WAYS = 48 << 10, 4 << 10, 12
 
 _FEW_ACCUMULATORS, _FEW_ACCUMULATORS_COST = 12, 0.095
 _MANY_ACCUMULATORS, _MANY_ACCUMULATORS_COST = 20, 0.04
-_CONFLICT_COST, _CONDITION_COST, _REPEATED_CONDITION_COST = 0.22, 0.037, 0.2
+_CONFLICT_COST, _CONDITION_COST, _CONDITION_BESIDE_BROADCAST_COST, _REPEATED_CONDITION_COST = 0.22, 0.037, 0.25, 0.2
 """Additional cost of a multiply-add, in multiply-adds: with few accumulators; with many, and addresses that change with
-the kernel's rows and columns; with pixels whose lines conflict in the cache; with padding conditions; and with many
-accumulators and padding conditions that an outer loop over the kernel's columns evaluates again and again."""
+the kernel's rows and columns; with pixels whose lines conflict in the cache; with padding conditions, also beside
+broadcasts; and with many accumulators and padding conditions that an outer loop over the kernel's columns evaluates
+again and again."""
 
 _PIXELS_THAT_HIDE_LOADS = 5
 _NEAR_LINE_COST, _SHARED_LINE_COST, _MEMORY_LINE_COST = 0.55, 0.76, 2.0
@@ -128,13 +135,17 @@ class DirectTiles(ConvolutionTiles):
         """Estimates the time of the multiply-adds, shape (n,)."""
         w, vectors, pixels, panels = self.w, self.vectors(columns), self.multipliers(columns), columns["tile_f"][:, 2]
         vector_products = weights * w.batch * prod(covered(w)) / np.gcd(panels, self.unit.lanes)
-        has_few, has_many = vectors * pixels < _FEW_ACCUMULATORS, vectors * pixels > _MANY_ACCUMULATORS
+        few, condition = _FEW_ACCUMULATORS, _CONDITION_COST
+        if not self.unit.multiplies_scalars:
+            few, condition = FMA_LATENCY_HIDDEN, _CONDITION_BESIDE_BROADCAST_COST
+        has_few, has_many = vectors * pixels < few, vectors * pixels > _MANY_ACCUMULATORS
         is_repeated = has_many & (columns["tile_rx"][:, 1] < w.kernel[1])
         slower = (
             _FEW_ACCUMULATORS_COST * has_few
             + _MANY_ACCUMULATORS_COST * (has_many & (max(w.kernel) > 1))
             + _CONFLICT_COST * (self._lines_in_set(columns) > _WAYS)
-            + (_CONDITION_COST + _REPEATED_CONDITION_COST * is_repeated) * (columns["pad_at"] == "inline")
+            + self.broadcasting(columns)
+            + (condition + _REPEATED_CONDITION_COST * is_repeated) * (columns["pad_at"] == "inline")
         )
         computed = vector_products / 2 * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
         return np.asarray(computed * live_share(w, columns) if skips(w) else computed)

@@ -30,6 +30,9 @@ _ACCUMULATORS_COST, _SPILLED_COST, _PIXEL_COST, _UNEVEN_COST = 0.08, 0.23, 0.14,
 """Cost of a factor of two from the best number of accumulators, of more than fit, of twice the pixels read, and of
 threads that wait as long as they work."""
 
+_ROWS_COST = 0.1
+"""Cost of a factor of two in the rows of a tile where registers are few, fitted to 640 configs of 8 layers on AVX2."""
+
 _CHANNELS_LAST_COST, _FEW_CHANNELS_COST, _INLINE_COST = 0.07, 0.06, 0.13
 """Cost of visiting the channels inside of pixels, of half as many as `_FEW_CHANNELS` in a chunk, and of conditions for
 padding for twice the taps of a 3x3 kernel."""
@@ -96,6 +99,7 @@ class _DepthwiseTiles(ConvolutionTiles):
         cost += _SPILLED_COST * (accumulators > _MOST_ACCUMULATORS)
         cost += _PIXEL_COST * np.log2(self._pixels_read(columns))
         cost += _UNEVEN_COST * np.log2(-(-chunks // self.threads) * self.threads / chunks)
+        cost += 0.0 if self.unit.multiplies_scalars else _ROWS_COST * np.log2(columns["tile_y"][:, 2])
         cost += waking(chunks) if self.threads == 1 else 0.0
         cost += _CHANNELS_LAST_COST * (columns["tile_order"] == "yxf")
         cost += _INLINE_COST * (columns["pad_at"] == "inline") * np.log2(w.kernel[0] * w.kernel[1] / 9)

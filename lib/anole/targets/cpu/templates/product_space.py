@@ -26,6 +26,7 @@ PACKED_AT = ("inline", "tile", "root")
 
 _ROWS_IN_REGISTERS = 16
 _STEPS_AHEAD = (0, 32, 64)
+_BROADCASTING_WORTH = 6.0
 _DENSE_PIPES_FED, _BATCH_MATMUL_PIPES_FED = 4, 12
 """Number of accumulators beyond which more are not faster; fewer where memory is the limit."""
 
@@ -221,6 +222,7 @@ class _BatchMatmulTiles(_ProductTiles):
         worth = np.minimum(rows * panel, _BATCH_MATMUL_PIPES_FED)
         worth = worth + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)
         worth += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+        worth -= _BROADCASTING_WORTH * self.broadcasting(columns)
         worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
         return np.asarray(worth - waking(self.chunks(columns)))
 

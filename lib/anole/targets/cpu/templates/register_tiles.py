@@ -29,6 +29,11 @@ CACHE_LINE_BYTES = 64
 FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
 
+_ONE_VECTOR_COST, _SPILLED_COST, _MANY_VECTORS_COST = 0.12, 0.7, 0.05
+"""Additional cost of a multiply-add, in multiply-adds, with numbers that are broadcast to registers: for one vector;
+for one vector whose numbers and sums do not fit the registers together; for more than two. Fitted to 1,700 configs of
+22 convolutions on AVX2."""
+
 _FEWEST_ROWS, _MOST_ROWS = 6, 16
 """Rows in registers: fewer load more than they multiply, and more do not fit beside a panel of weights."""
 
@@ -72,6 +77,18 @@ class RegisterTiles(ABC):
     def accumulators(self, columns: Columns) -> NDArray[np.int64]:
         """Returns how many vector registers hold accumulators, shape (n,)."""
         return np.asarray(self.multipliers(columns) * self.vectors(columns))
+
+    def broadcasting(self, columns: Columns) -> NDArray[np.float64]:
+        """Returns the additional cost of a multiply-add whose number takes a load and a register, shape (n,).
+
+        LLVM broadcasts all numbers of a tile before it multiplies, as one vector leaves nothing else to do.
+        """
+        vectors, numbers = self.vectors(columns), self.multipliers(columns)
+        if self.unit.multiplies_scalars:
+            return np.zeros(len(vectors))
+        is_spilled = self.accumulators(columns) + vectors + numbers > self.unit.registers
+        of_one = (vectors == 1) * (_ONE_VECTOR_COST + _SPILLED_COST * is_spilled)
+        return np.asarray(of_one + _MANY_VECTORS_COST * (vectors > 2))
 
     @abstractmethod
     def chunks(self, columns: Columns) -> NDArray[np.int64]:

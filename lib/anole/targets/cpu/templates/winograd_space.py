@@ -45,6 +45,10 @@ _NEAR_LINE_COST, _SHARED_LINE_COST, _MEMORY_LINE_COST, _NOT_PREFETCHED_COST = 1.
 """Terms of `_WinogradTiles.cycles`: cost of a cache line of weights from a core's own cache, from a shared cache, and
 from memory; additional cost if it is not prefetched."""
 
+_SLOW_MEMORY = 2.0
+"""How many times as long a line from memory takes on processors without AVX-512, which are older, fitted to 340 configs
+of six convolutions on AVX2."""
+
 _DATA_COST, _DATA_BEFORE_COST, _OUTPUT_COST = 0.08, 0.47, 0.19
 """Terms of `_WinogradTiles.cycles`: cost of a tile's transforms per vector of channels, in units of its squared points:
 of data inside a chunk, of data before the chunks, and of products."""
@@ -67,8 +71,12 @@ def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | No
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
     if skips(w):
         products *= met_share(w)
-    directly = products + _MEMORY_LINE_COST * weights * FLOAT_BYTES / CACHE_LINE_BYTES
+    directly = products + _memory_line_cost(unit) * weights * FLOAT_BYTES / CACHE_LINE_BYTES
     return cycles < directly / threads
+
+
+def _memory_line_cost(unit: VectorUnit) -> float:
+    return _MEMORY_LINE_COST if unit.multiplies_scalars else _SLOW_MEMORY * _MEMORY_LINE_COST
 
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
@@ -205,8 +213,9 @@ class _WinogradTiles(RegisterTiles):
         products = weights * tiles * vectors / panel / 2 * np.maximum(1.0, loads)
         between = FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
         kept = [between <= CACHE_BYTES, between <= _SHARED_CACHE_BYTES]
-        again = np.select(kept, [_NEAR_LINE_COST, _SHARED_LINE_COST], _MEMORY_LINE_COST)
-        first = _MEMORY_LINE_COST + _NOT_PREFETCHED_COST * (columns["prefetch_rc"] == 0)
+        memory = _memory_line_cost(self.unit)
+        again = np.select(kept, [_NEAR_LINE_COST, _SHARED_LINE_COST], memory)
+        first = memory + _NOT_PREFETCHED_COST * (columns["prefetch_rc"] == 0)
         streamed = weights * FLOAT_BYTES / CACHE_LINE_BYTES * (first + again * (blocks - 1))
         transformed = points**2 * tiles / self.unit.lanes
         read = transformed * w.in_channels
