@@ -27,7 +27,7 @@ PACKED_AT = ("inline", "tile", "root")
 _ROWS_IN_REGISTERS = 16
 _STEPS_AHEAD = (0, 32, 64)
 _BROADCASTING_WORTH = 6.0
-"""Merit that a multiply-add loses which a broadcast makes twice as slow, fitted to 320 configs of 4 products on AVX2."""
+"""Merit lost by a multiply-add that a broadcast makes twice as slow; fitted to 320 configs of 4 products on AVX2."""
 
 _DENSE_PIPES_FED, _BATCH_MATMUL_PIPES_FED = 4, 12
 """Number of accumulators beyond which more are not faster; fewer where memory is the limit."""
