@@ -69,7 +69,7 @@ def test_one_thread_may_do_a_small_layer_and_does_by_default(workload: Workload,
 
 
 @pytest.mark.parametrize(
-    "workload", [Conv2d(1, 56, 56, 64, 256, (1, 1)), Conv2d(1, 28, 28, 256, 256, (3, 3)), BatchMatmul(4, 196, 64, 196)]
+    "workload", [Conv2d(1, 56, 56, 64, 256, (1, 1)), Conv2d(1, 28, 28, 512, 128, (1, 1)), BatchMatmul(4, 196, 64, 196)]
 )
 def test_a_panel_of_one_vector_is_no_default_where_numbers_are_broadcast(workload: Workload) -> None:
     target = CpuTarget(describe_cpu("znver3", threads=2, model="any"))

@@ -16,7 +16,7 @@ from anole.targets.cpu.templates.winograd import WinogradTemplate
 from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.task import Conv2d
 
-from .cases import SEEDS, UNIT, UNITS, drawn, error_of, tries, winograd
+from .cases import AVX2, SEEDS, UNIT, UNITS, drawn, error_of, tries, winograd
 
 
 @pytest.mark.examples(2)
@@ -27,6 +27,10 @@ def test_large_tiles_lose_little_of_many_channels(taps: int, size: int, bound: f
     workload = Conv2d(1, 12, 12, 512, 16, (taps, taps), padding=(1, 1, 1, 1))
     config = drawn(winograd_space(UNIT, 1, workload), tile_size=size)
     assert 1e-8 < error_of(WinogradTemplate(UNIT), workload, config) < bound
+
+
+def test_tiles_with_fewer_weights_are_of_merit_where_memory_is_slow() -> None:
+    assert winograd_space(AVX2, 2, Conv2d(1, 14, 14, 256, 256, (3, 3), padding=(1,) * 4)).best_drawn["tile_size"] == 2
 
 
 RELATIVE = {"eighth", "more loads"}

@@ -19,13 +19,7 @@ from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
 from anole.targets.cpu.templates.idle_steps import live_share, skips
-from anole.targets.cpu.templates.register_tiles import (
-    CACHE_BYTES,
-    CACHE_LINE_BYTES,
-    FMA_LATENCY_HIDDEN,
-    covering,
-    unrolled,
-)
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unrolled
 from anole.task import Conv2d
 
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
@@ -135,9 +129,8 @@ class DirectTiles(ConvolutionTiles):
         """Estimates the time of the multiply-adds, shape (n,)."""
         w, vectors, pixels, panels = self.w, self.vectors(columns), self.multipliers(columns), columns["tile_f"][:, 2]
         vector_products = weights * w.batch * prod(covered(w)) / np.gcd(panels, self.unit.lanes)
-        few, condition = _FEW_ACCUMULATORS, _CONDITION_COST
-        if not self.unit.multiplies_scalars:
-            few, condition = FMA_LATENCY_HIDDEN, _CONDITION_BESIDE_BROADCAST_COST
+        few = min(_FEW_ACCUMULATORS, self.unit.registers // 2)
+        condition = _CONDITION_COST if self.unit.multiplies_scalars else _CONDITION_BESIDE_BROADCAST_COST
         has_few, has_many = vectors * pixels < few, vectors * pixels > _MANY_ACCUMULATORS
         is_repeated = has_many & (columns["tile_rx"][:, 1] < w.kernel[1])
         slower = (

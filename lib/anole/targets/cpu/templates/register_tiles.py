@@ -81,7 +81,7 @@ class RegisterTiles(ABC):
     def broadcasting(self, columns: Columns) -> NDArray[np.float64]:
         """Returns the additional cost of a multiply-add whose number takes a load and a register, shape (n,).
 
-        LLVM broadcasts all numbers of a tile before it multiplies, as one vector leaves nothing else to do.
+        LLVM lets a product overwrite its broadcast number, so that the sums of one vector move between registers.
         """
         vectors, numbers = self.vectors(columns), self.multipliers(columns)
         if self.unit.multiplies_scalars:
