@@ -1,4 +1,4 @@
-"""A target of int8: its models are quantised first, tuned on bytes, compiled, and equal to their quantised files."""
+"""A target of int8: its models are quantised first, tuned and refined on bytes, compiled, and equal to their files."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ def test_a_model_is_quantised_only_for_targets_of_int8(empty: Any) -> None:
         targets={"bytes": {"kind": "cpu", "threads": 1, "precision": "int8"}, "cpu": {"kind": "cpu", "threads": 1}},
         tuning={"preset": "random", "trials": 2},
         builds=[
-            {"model": "chain", "target": "bytes"},
+            {"model": "chain", "target": "bytes", "refine": 2},
             {"model": "chain", "target": "cpu", "trials": 0},
         ],
     )
     outcome = empty.snakemake()
     assert outcome.code == 0, outcome.output
-    assert [len(outcome.jobs[rule]) for rule in ("quantise", "extract", "compile")] == [1, 2, 2]
+    assert [len(outcome.jobs[rule]) for rule in ("quantise", "extract", "refine", "compile")] == [1, 2, 1, 2]
     assert {content.task.workload.dtype for content in empty.shards().values()} == {"uint8"}
     build = read_build(empty.folder / f"builds/{NAME}")
     assert build.entry["source"] == "onnx:work/quantised/chain.onnx"
     assert all(task.matched == "tuned" for task in build.tasks)
+    assert all(candidate.latency_s for task in build.tasks for candidate in task.refined)
     evaluation = read_evaluation(empty.folder / f"work/evaluations/{NAME}.json")
     assert all(latency.relative_error < 1e-4 for latency in evaluation.latencies)
     assert empty.snakemake().jobs == {}
