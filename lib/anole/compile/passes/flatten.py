@@ -13,9 +13,9 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.graph import operands_of, workload_of
+from anole.extract.graph import workload_of
 from anole.extract.passes.mutators import ELEMENTWISE, bound_call, extents, rewritten
-from anole.extract.passes.normalize_products import is_transposed_product, transposed_product
+from anole.extract.passes.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.extract.passes.weight_only import scheme_of
 from anole.targets.shared.reference import data_shape, weight_shape
 from anole.task import Conv2d, Workload

@@ -289,11 +289,27 @@ def gemm(call: Call) -> relax.Expr:
 
 
 def _matmul(call: Call) -> relax.Expr:
+    if min(len(call.shape(0)), len(call.shape(1))) > 1 and (product := _computed_product(call)) is not None:
+        return product
     found = _both(call, -1)
     if found is None or len(call.shape(1)) < 2:
         return _by_stored_weight(call, False)
     data, weight, scale = found
     return _scaled(call, multiply_whole(call, data, weight), scale, None)
+
+
+def _computed_product(call: Call) -> relax.Expr | None:
+    """Returns the product of two computed operands of one scale each, which is scaled afterwards; None for all others.
+
+    In float32 its sums are as exact as those of dequantised numbers; targets that multiply bytes compute them exactly.
+    """
+    left, right = _dequantised(call, 0), _dequantised(call, 1)
+    if left is None or right is None or left.scale.size * right.scale.size > 1:
+        return None
+    if left.numbers.values is not None or right.numbers.values is not None:
+        return None
+    product = call.emit(relax.op.matmul(left.numbers.numbers, right.numbers.numbers))
+    return _scaled(call, product, (left.scale * right.scale.reshape(())).reshape(()), None)
 
 
 def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:

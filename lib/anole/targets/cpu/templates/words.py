@@ -66,7 +66,6 @@ class WordProductTemplate(UnpackedTemplate, WordTemplate):
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the definition over the words of both operands."""
-
         numbers = numbers_of_word(workload)
 
         def word(*at: Any) -> Any:
