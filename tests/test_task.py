@@ -30,6 +30,7 @@ TARGET = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
         (Dense(1, 512, 10, weights=WeightScheme(4, 32, True)), "dense 512->10 weights uint4x32", 10_240),
         (BatchMatmul(8, 128, 64, 32), "batch_matmul 8x 128x64x32", 4_194_304),
         (BatchMatmul(1, 2, 3, 4, transpose_right=True), "batch_matmul 1x 2x3x4 transposed", 48),
+        (BatchMatmul(1, 2, 4, 4, dtype="uint8"), "batch_matmul 1x 2x4x4 uint8", 64),
     ],
     ids=lambda value: getattr(value, "operator", None),
 )

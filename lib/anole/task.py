@@ -172,6 +172,7 @@ class BatchMatmul:
 
     Attributes:
         transpose_right: whether the right operand is (batch, columns, inner) instead, like the keys in attention.
+        exact: whether both operands are whole numbers of 8 bits; only targets are asked about such a product.
     """
 
     operator: ClassVar[str] = "batch_matmul"
@@ -183,6 +184,7 @@ class BatchMatmul:
     columns: Size
     transpose_right: bool = False
     dtype: str = "float32"
+    exact: bool = False
 
     @property
     def flop(self) -> int:
@@ -193,7 +195,8 @@ class BatchMatmul:
     def label(self) -> str:
         """A short name for people, such as ``batch_matmul 8x 128x64x128``: batch, rows, inner and columns."""
         sizes = f"{self.batch}x {self.rows}x{self.inner}x{self.columns}"
-        return f"batch_matmul {sizes}" + (" transposed" if self.transpose_right else "")
+        label = f"batch_matmul {sizes}" + (" transposed" if self.transpose_right else "")
+        return label + (f" {self.dtype}" if self.dtype != "float32" else "")
 
 
 Workload = Conv2d | Dense | BatchMatmul

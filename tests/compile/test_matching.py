@@ -117,7 +117,7 @@ def test_layers_of_float32_in_a_quantised_network_are_named_with_their_share_and
     assert found == [
         "float its operands are not both quantised",
         "odd its groups are too small, or its weights need more than 8 bits",
-        "attention both operands are computed",
+        "attention its operands are not both quantised",
     ]
     assert "25.0 % of the work: float" in caplog.text
 

@@ -20,7 +20,8 @@ from anole.compile.passes.resize import legalize_resize
 from anole.compile.passes.views import mean_before_permuting, permute_before_enlarging, simplify_views
 from anole.compile.passes.workspace import lift_workspaces
 from anole.errors import cause
-from anole.extract.graph import operands_of, workload_of
+from anole.extract.graph import workload_of
+from anole.extract.passes.normalize_products import TRANSPOSED_BYTES, operands_of
 from anole.extract.passes.weight_only import WEIGHT_ONLY
 from anole.keys import canonical_json
 from anole.record import Config
@@ -53,7 +54,8 @@ def lower(
     """
     transform = relax.transform
     anchor = _Legalizer(choices)
-    anchors = dict.fromkeys(("relax.nn.conv2d", "relax.matmul", "relax.einsum", WEIGHT_ONLY), anchor)
+    products = ("relax.matmul", "relax.einsum", TRANSPOSED_BYTES, WEIGHT_ONLY)
+    anchors = dict.fromkeys(("relax.nn.conv2d", *products), anchor)
     others = {
         "relax.add": legalize_add,
         "relax.concat": legalize_concat,

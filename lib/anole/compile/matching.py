@@ -13,7 +13,7 @@ from anole.documents.receipt import Receipt, Receipts, TriedConfig
 from anole.errors import BuildError, ConfigError
 from anole.record import Config
 from anole.targets.base import Target
-from anole.task import BatchMatmul, Task, Workload
+from anole.task import Task, Workload
 
 _log = logging.getLogger(__name__)
 
@@ -129,8 +129,6 @@ def warn_of_wide(build: str, matches: Sequence[Match]) -> None:
 
 
 def _why_wide(workload: Workload) -> str:
-    if isinstance(workload, BatchMatmul):
-        return "both operands are computed"
     if not workload.exact:
         return "its operands are not both quantised"
     return "its groups are too small, or its weights need more than 8 bits"

@@ -23,7 +23,7 @@ from anole.extract.passes.join_branches import join_branches
 from anole.extract.passes.merge_affine import merge_affine
 from anole.extract.passes.mutators import bindings, operator_of
 from anole.extract.passes.narrow import narrow
-from anole.extract.passes.normalize_products import is_transposed_product, normalize_products
+from anole.extract.passes.normalize_products import is_transposed_product, normalize_products, operands_of
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
 from anole.extract.passes.weight_only import WEIGHT_ONLY, scheme_of, store_weights
@@ -149,12 +149,6 @@ def workload_of(call: ir.Expr) -> Workload | None:
     return _batch_matmul(call, transpose_right=True) if is_transposed_product(call) else None
 
 
-def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
-    """Returns the data and the weight, or the left and the right operand, of an anchor operator."""
-    data, weight = call.args[0].fields if call.op.name == "relax.einsum" else call.args
-    return data, weight
-
-
 def _extents(expr: ir.Expr) -> tuple[int, ...]:
     """Returns a shape that is known."""
     shape = _shape(expr.ty)
@@ -195,14 +189,15 @@ def _dense(call: ir.Call) -> Dense | None:
 def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
     """Returns a batched product's workload; if the batch shares the right operand, it is one product of all rows."""
     left, right = (_shape(operand.ty) for operand in operands_of(call))
-    if left is None or right is None or min(len(left), len(right)) < 2 or _dtype_of(call) != "float32":
+    dtype = _dtype_of(call)
+    if left is None or right is None or min(len(left), len(right)) < 2 or dtype not in ("float32", "uint8"):
         return None
     columns = right[-2] if transpose_right else right[-1]
     if prod(right[:-2]) == 1:
-        return BatchMatmul(1, prod(left[:-1]), left[-1], columns, transpose_right)
+        return BatchMatmul(1, prod(left[:-1]), left[-1], columns, transpose_right, dtype)
     if left[:-2] != right[:-2]:
         return None
-    return BatchMatmul(prod(left[:-2]), left[-2], left[-1], columns, transpose_right)
+    return BatchMatmul(prod(left[:-2]), left[-2], left[-1], columns, transpose_right, dtype)
 
 
 def _has_constant_weight(call: ir.Call) -> bool:

@@ -13,9 +13,9 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.graph import operands_of, workload_of
+from anole.extract.graph import workload_of
 from anole.extract.passes.mutators import ELEMENTWISE, bound_call, extents, rewritten
-from anole.extract.passes.normalize_products import is_transposed_product, transposed_product
+from anole.extract.passes.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.extract.passes.weight_only import scheme_of
 from anole.targets.shared.reference import data_shape, weight_shape
 from anole.task import Conv2d, Workload
@@ -80,10 +80,13 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
 
     def _computed_as(self, operand: ir.Expr) -> relax.Var | None:
         """Returns the flat value that is an operand, or that was reshaped to it, or None."""
-        if operand in self._computed:
-            return operand
-        source = self._reshaped_from(operand)
-        return source if source in self._computed else None
+        for source in (operand, self._reshaped_from(operand)):
+            # What is flat anyway has two variables.
+            inner = self.lookup_binding(source) if isinstance(source, relax.Var) else None
+            found = next((each for each in (source, inner) if each in self._computed), None)
+            if found is not None:
+                return found
+        return None
 
     def _aligned(self, operand: ir.Expr, shape: Shape, flat: Shape) -> ir.Expr | None:
         """Returns an operand of a result of this shape as one of the flat result; None if that is impossible."""

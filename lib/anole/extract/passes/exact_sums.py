@@ -19,7 +19,8 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.bytes import bytes_of
-from anole.extract.passes.mutators import bindings, operator_of, rewritten, value_of, with_attrs
+from anole.extract.passes.mutators import bindings, bound, extents, operator_of, rewritten, value_of, with_attrs
+from anole.extract.passes.normalize_products import is_transposed_product, operands_of, transposed_product
 
 Ranges = Sequence[tuple[int, int]]
 """The least and the greatest of some numbers, one pair for each zero point that these may have."""
@@ -79,17 +80,40 @@ def split_sums(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
-    """Returns the runs of channels of a product of whole numbers with constant weights; an empty list for all else."""
-    if operator_of(call) not in _CHANNELS or [str(each.ty.dtype) for each in (*call.args, call)] != _EXACT:
+    """Returns the runs of channels of a product of whole numbers of type int32; an empty list for all else."""
+    product = _product_of(call, values)
+    if product is None or (operator_of(product) == "relax.nn.conv2d" and product.attrs.groups > 1):
         return []
-    weight = value_of(call.args[1])
-    if weight is None or (operator_of(call) == "relax.nn.conv2d" and call.attrs.groups > 1):
-        return []
-    found = bytes_of(call.args[0], values)
+    data, other = operands_of(product)
+    if is_transposed_product(product) or (weight := value_of(other)) is None:
+        return uniform_parts(extents(data)[-1], _most(data, values) * _most(other, values))
+    found = bytes_of(data, values)
     low = None if found is None else found.least - found.zero
     ranges = ANY_BYTE if low is None else ((low, low + MOST_BYTE),)
     by_channel = np.moveaxis(weight.astype(np.int64), max(weight.ndim - 2, 0), 0)
     return exact_parts(ranges, by_channel.reshape(len(by_channel), -1, weight.shape[-1])) or []
+
+
+def _product_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> ir.Call | None:
+    """Returns the product of whole numbers in float32 whose sums are a call's, in int32; None for all other calls.
+
+    A product that reads its right operand transposed is converted afterwards, for its type cannot be int32.
+    """
+    if operator_of(call) in _CHANNELS:
+        return call if [str(each.ty.dtype) for each in (*call.args, call)] == _EXACT else None
+    if operator_of(call) != "relax.astype" or str(call.attrs.dtype) != "int32":
+        return None
+    made = values.get(call.args[0])
+    return made if operator_of(made) == "relax.einsum" and is_transposed_product(made) else None
+
+
+def _most(operand: ir.Expr, values: dict[relax.Var, ir.Expr]) -> int:
+    """Returns the greatest absolute value of an operand of 8 bits less their zero point."""
+    found = bytes_of(operand, values)
+    if found is None or found.computed is not None:
+        return MOST_BYTE
+    low = found.least - found.zero
+    return max(-low, low + MOST_BYTE)
 
 
 _CHANNELS = {"relax.nn.conv2d": 3, "relax.matmul": -1}
@@ -112,15 +136,25 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
         parts = self.parts_of.get(self._binding)
         if parts is None:
             return call
-        data, weight = call.args[0], np.asarray(value_of(call.args[1]))
-        axis, channels = _CHANNELS[operator_of(call)] % len(data.ty.shape), max(weight.ndim - 2, 0)
+        product = call if operator_of(call) in _CHANNELS else bound(self, call.args[0])
+        data, weight = operands_of(product)
+        axis, channels = _CHANNELS.get(operator_of(call), -1), max(len(weight.ty.shape) - 2, 0)
 
         def one(part: slice) -> ir.Expr:
-            sliced = self.builder_.emit(relax.op.strided_slice(data, [axis], [part.start], [part.stop]))
-            own = np.take(weight, np.arange(part.start, part.stop), channels)
-            return self.builder_.emit(with_attrs(call, [sliced, relax.const(own)]))
+            left, right = self._sliced(data, axis, part), self._sliced(weight, channels, part)
+            return self.builder_.emit(with_attrs(call, [left, right]))
 
-        return reduce(relax.op.add, map(one, parts))
+        def transposed(part: slice) -> ir.Expr:
+            made = transposed_product(*(self._sliced(operand, -1, part) for operand in (data, weight)))
+            return self.builder_.emit(with_attrs(call, [self.builder_.emit(made)]))
+
+        return reduce(relax.op.add, map(one if product is call else transposed, parts))
+
+    def _sliced(self, operand: ir.Expr, axis: int, part: slice) -> ir.Expr:
+        if (value := value_of(operand)) is not None:
+            return relax.const(np.take(value, np.arange(part.start, part.stop), axis))
+        own = axis % len(operand.ty.shape)
+        return self.builder_.emit(relax.op.strided_slice(operand, [own], [part.start], [part.stop]))
 
 
 def _bounds(ranges: Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:

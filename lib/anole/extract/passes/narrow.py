@@ -1,4 +1,4 @@
-"""Lets convolutions and dense layers multiply numbers of a narrower type, and stores what they read in that type.
+"""Lets convolutions and products multiply numbers of a narrower type, and stores what they read in that type.
 
 Sums are of float32, or of int32 where the numbers are whole; all other operators stay in float32. A value is rounded
 once, where it is computed, so that whatever reads it reads less memory; operators that only move or choose values do so
@@ -14,20 +14,22 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import tvm
-from tvm import ir, relax, te, topi
+from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.bytes import CHOOSING, bytes_of
+from anole.extract.passes.byte_products import WORD, multiply_bytes, pad
+from anole.extract.passes.bytes import CHOOSING, Bytes, bytes_of
 from anole.extract.passes.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
-from anole.task import Conv2d, Dense, Workload
+from anole.extract.passes.normalize_products import operands_of
+from anole.task import BatchMatmul, Dense, Workload
 
 Narrowed = Callable[[Workload], Workload]
 """Maps a workload of float32 to the same, or to one of a narrower type."""
 
 _INT8 = np.iinfo(np.int8)
 
-_WORD = 4
-"""How many bytes fill a word; channels are filled up to that."""
+_MOST_SUMMED = (2**31 - 1) // 255**2
+"""How many products of bytes less their zero points int32 can hold the sum of."""
 
 _COMMUTING = CHOOSING | {"relax.concat"}
 """Operators whose result is the same whether their operands or their results are rounded."""
@@ -54,18 +56,33 @@ class _Operand:
     computed: relax.Var | None = None
 
 
+@dataclass(frozen=True)
+class _Anchor:
+    """An anchor operator that shall multiply narrower numbers.
+
+    Attributes:
+        operands: the data, or both operands if they are computed.
+        workload: what it is before.
+    """
+
+    operands: tuple[_Operand, ...]
+    workload: Workload
+
+
 def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Narrowed) -> tvm.IRModule:
     """Returns a module in normal form whose anchor operators have the types that `narrowed` gives their workloads."""
     values = {binding.var: binding.value for binding in bindings(module["main"])}
-    operands: dict[relax.Var, _Operand] = {}
+    found_anchors: dict[relax.Var, _Anchor] = {}
     for variable, value in values.items():
         workload = workload_of(value)
-        operand = None if workload is None else _operand(value, workload, narrowed, values)
-        if operand is not None:
-            operands[variable] = operand
-    if not operands:
+        operands = () if workload is None else _operands(value, workload, narrowed, values)
+        if workload is not None and operands:
+            found_anchors[variable] = _Anchor(operands, workload)
+    if not found_anchors:
         return module
-    stored = {each.data: each.stored for each in operands.values()}
+    stored = {each.data: each.stored for anchor in found_anchors.values() for each in anchor.operands}
+    products = (variable for variable, anchor in found_anchors.items() if isinstance(anchor.workload, BatchMatmul))
+    stored |= dict.fromkeys(products, _Stored("int32"))
     if any(each.dtype == "uint8" for each in stored.values()):
         clipped = (variable for variable, value in values.items() if operator_of(value) == "relax.clip")
         found = {variable: bytes_of(variable, values) for variable in clipped}
@@ -75,33 +92,55 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
             stored = dict.fromkeys(_tensors(value), stored[variable]) | stored
 
     class Narrower(_Narrower):
-        anchors, stored_as = operands, stored
+        anchors, stored_as = found_anchors, stored
 
     return rewritten(module, mutator(Narrower))
 
 
-def _operand(
+def _operands(
     call: ir.Expr, workload: Workload, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
-) -> _Operand | None:
-    """Returns the data of an anchor operator that shall be narrower, or None."""
+) -> tuple[_Operand, ...]:
+    """Returns the computed operands of an anchor operator that shall be narrower, or none."""
+    if isinstance(workload, BatchMatmul):
+        return _of_product(call, workload, narrowed, values)
     data = call.args[0]
-    if not getattr(workload, "exact", False):
+    if not workload.exact:
         dtype = narrowed(workload).dtype
-        return _Operand(data, _Stored(dtype)) if dtype != workload.dtype and isinstance(data, relax.Var) else None
+        return (_Operand(data, _Stored(dtype)),) if dtype != workload.dtype and isinstance(data, relax.Var) else ()
     found, weight = bytes_of(data, values), np.asarray(value_of(call.args[1]))
     if weight.min() < _INT8.min or weight.max() > _INT8.max:
-        return None
+        return ()
     if found is None or narrowed(_filled(workload)).dtype != "uint8":
-        return None
-    return _Operand(found.base, _Stored("uint8", found.least), found.zero - found.least, found.computed)
+        return ()
+    return (_bytes(found, "uint8"),)
+
+
+def _of_product(
+    call: ir.Expr, workload: BatchMatmul, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
+) -> tuple[_Operand, ...]:
+    """Returns both operands of a product of computed tensors that shall be one of bytes, or none."""
+    left, right = (bytes_of(each, values) for each in operands_of(call))
+    if left is None or right is None or workload.inner > _MOST_SUMMED:
+        return ()
+    if narrowed(_filled(replace(workload, exact=True))).dtype != "uint8":
+        return ()
+    return _bytes(left, "uint8"), _bytes(right, "int8")
+
+
+def _bytes(found: Bytes, dtype: str) -> _Operand:
+    """Returns bytes as an operand that is stored in one of their two types."""
+    offset = found.least - int(np.iinfo(dtype).min)
+    return _Operand(found.base, _Stored(dtype, offset), found.zero - offset, found.computed)
 
 
 def _filled(workload: Workload) -> Workload:
     """Returns a workload with channels up to whole words."""
     if isinstance(workload, Dense):
-        return replace(workload, in_features=-(-workload.in_features // _WORD) * _WORD)
-    if isinstance(workload, Conv2d) and workload.groups == 1:
-        return replace(workload, in_channels=-(-workload.in_channels // _WORD) * _WORD)
+        return replace(workload, in_features=-(-workload.in_features // WORD) * WORD)
+    if isinstance(workload, BatchMatmul):
+        return replace(workload, inner=-(-workload.inner // WORD) * WORD)
+    if workload.groups == 1:
+        return replace(workload, in_channels=-(-workload.in_channels // WORD) * WORD)
     return workload
 
 
@@ -114,9 +153,9 @@ def _tensors(call: ir.Call) -> list[relax.Var]:
 
 
 class _Narrower(PyExprMutator):  # type: ignore[misc]
-    """Attributes: the data of anchor operators, and how values are stored, by the variables that they are bound to."""
+    """Attributes: anchor operators, and how values are stored, by the variables that they are bound to."""
 
-    anchors: dict[relax.Var, _Operand]
+    anchors: dict[relax.Var, _Anchor]
     stored_as: dict[relax.Var, _Stored]
 
     def __init__(self, module: tvm.IRModule) -> None:
@@ -129,15 +168,32 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         variable, operator = self._binding, operator_of(call)
-        if (operand := self.anchors.get(variable)) is not None:
-            return self._of_bytes(call, operand) if operand.stored.dtype == "uint8" else self._of_floats(call, operand)
+        if (anchor := self.anchors.get(variable)) is not None:
+            return self._of_anchor(call, anchor)
         if operator in _COMMUTING and (stored := self.stored_as.get(variable)) is not None:
-            moved = self.builder_.emit(self._on(call, lambda each: self._rounded_to(each, stored)))
-            self._rounded[variable, stored] = moved
-            return self._wide(moved, stored)
+            return self._found(self._on(call, lambda each: self._rounded_to(each, stored)), stored)
         if operator == "relax.astype" and (rounded := self._as_stored(call)) is not None:
             return rounded
         return self._on(call, self._widened) if operator in _READERS else self.visit_expr_post_order(call)
+
+    def _found(self, value: ir.Expr, stored: _Stored) -> ir.Expr:
+        """Returns what the present variable is bound to in float32, given how it is stored."""
+        whole = self._rounded[self._binding, stored] = self.builder_.emit(value)
+        return self._wide(whole, stored)
+
+    def _of_anchor(self, call: ir.Call, anchor: _Anchor) -> ir.Expr:
+        if isinstance(anchor.workload, BatchMatmul):
+            return self._of_computed(call, anchor.workload, anchor.operands)
+        (operand,) = anchor.operands
+        return self._of_bytes(call, operand) if operand.stored.dtype == "uint8" else self._of_floats(call, operand)
+
+    def _of_computed(self, call: ir.Call, workload: BatchMatmul, operands: tuple[_Operand, ...]) -> ir.Expr:
+        """Returns the product of computed bytes, in int32 where what reads it allows that."""
+        left, right = (self._rounded_to(each.data, each.stored) for each in operands)
+        zeros = (self._zero_of(each, "int32") for each in operands)
+        flat = multiply_bytes(self.builder_, workload, left, right, *zeros)
+        product = relax.op.reshape(flat, call.ty.shape)
+        return product if str(call.ty.dtype) == "int32" else self._found(product, self.stored_as[self._binding])
 
     def _of_floats(self, call: ir.Call, operand: _Operand) -> ir.Call:
         dtype = operand.stored.dtype
@@ -149,14 +205,15 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         """Returns the product of bytes, less that of their zero point, which is what the padding is of."""
         data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
         axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
-        missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % _WORD
+        missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % WORD
         has_zero = operand.zero or operand.computed is not None
         pads = [int(pad) for pad in call.attrs.padding] if is_image and has_zero else [0] * 4
         if missing or any(pads):
             leading = [0] * (len(data.ty.shape) - 1)
             before = [0, *pads[:2], 0] if is_image else [*leading, 0]
             after = [0, *pads[2:], missing] if is_image else [*leading, missing]
-            data = self.builder_.emit_te(_pad, data, self._zero_of(operand), before, after, primfunc_name_hint="pad")
+            zero = self._zero_of(operand, operand.stored.dtype)
+            data = self.builder_.emit_te(pad, data, zero, before, after, primfunc_name_hint="pad")
         filled = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
         changed: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
         product = with_attrs(call, [data, relax.const(filled)], out_dtype="int32", **changed)
@@ -169,14 +226,14 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
             product = relax.op.subtract(self.builder_.emit(product), own)
         return product
 
-    def _zero_of(self, operand: _Operand) -> ir.Expr:
-        """Returns an operand's whole zero point as it is stored, a scalar."""
+    def _zero_of(self, operand: _Operand, dtype: str) -> ir.Expr:
+        """Returns an operand's whole zero point of what is stored, a scalar of a type."""
         constant = relax.const(float(operand.zero), "float32")
         if operand.computed is None:
-            return relax.const(operand.zero, operand.stored.dtype)
+            return relax.const(operand.zero, dtype)
         computed = self.builder_.emit(relax.op.reshape(self.visit_expr(operand.computed), []))
         whole = self.builder_.emit(relax.op.add(computed, constant))
-        return self.builder_.emit(relax.op.astype(whole, operand.stored.dtype))
+        return self.builder_.emit(relax.op.astype(whole, dtype))
 
     def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
         """Returns the call with the variables of float32 that it reads changed."""
@@ -215,7 +272,3 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         if stored is None or stored.offset or str(call.attrs.dtype) != stored.dtype:
             return None
         return self._rounded_to(call.args[0], stored)
-
-
-def _pad(data: te.Tensor, value: te.Tensor, before: list[int], after: list[int]) -> te.Tensor:
-    return topi.nn.pad(data, before, after, value())

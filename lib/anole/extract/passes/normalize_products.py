@@ -1,6 +1,7 @@
 """Folds the transposition of a matrix product's right operand into the product.
 
-The result is an einsum, because Relax's own matrix product cannot express a transposed operand.
+The result is an einsum, because Relax's own matrix product cannot express a transposed operand; of bytes, whose
+operands have two types, it is an operator of its own.
 """
 
 from __future__ import annotations
@@ -8,11 +9,28 @@ from __future__ import annotations
 from math import prod
 from string import ascii_lowercase
 
-import tvm
-from tvm import ir, relax
+import tvm.ir._ffi_api
+from tvm import ir, relax, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.mutators import bound, extents, operator_of, rewritten
+
+TRANSPOSED_BYTES = "anole.transposed_bytes"
+
+
+def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
+    left, right = (operand.ty.shape.values for operand in call.args)
+    return relax.TensorType([*left[:-1], right[-2]], "int32")
+
+
+def _legalize(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    return builder.call_te(topi.nn.batch_matmul, *call.args, out_dtype="int32")
+
+
+tvm.ir._ffi_api.RegisterOp(TRANSPOSED_BYTES, "The products of matrices of uint8 and of int8, which lie transposed.")
+ir.register_op_attr(TRANSPOSED_BYTES, "FInferType", _product_type)
+ir.register_op_attr(TRANSPOSED_BYTES, "FLegalize", _legalize)
+ir.register_op_attr(TRANSPOSED_BYTES, "FPurity", True)
 
 
 def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
@@ -22,6 +40,8 @@ def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
 
 def is_transposed_product(call: ir.Expr) -> bool:
     """Returns whether an expression is a product that reads its right operand transposed."""
+    if operator_of(call) == TRANSPOSED_BYTES:
+        return True
     operands = call.args[0] if operator_of(call) == "relax.einsum" else None
     if not isinstance(operands, relax.Tuple) or len(operands.fields) != 2:
         return False
@@ -31,7 +51,15 @@ def is_transposed_product(call: ir.Expr) -> bool:
 
 def transposed_product(left: ir.Expr, right: ir.Expr) -> ir.Call:
     """Returns the product that reads its right operand transposed."""
+    if str(left.ty.dtype) == "uint8":
+        return relax.Call(ir.Op.get(TRANSPOSED_BYTES), [left, right])
     return relax.op.einsum((left, right), _subscripts(len(left.ty.shape), len(right.ty.shape)))
+
+
+def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
+    """Returns the data and the weight, or the left and the right operand, of an anchor operator."""
+    data, weight = call.args[0].fields if call.op.name == "relax.einsum" else call.args
+    return data, weight
 
 
 def _subscripts(left: int, right: int) -> str:

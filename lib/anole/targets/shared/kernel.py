@@ -15,7 +15,7 @@ from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.shared.reference import data_shape
 from anole.targets.shared.words import packed_dtype
-from anole.task import Workload, weight_scheme
+from anole.task import Workload
 
 
 def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
@@ -26,8 +26,7 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
     attention is a separate function; its parameters are both operands and the output.
     """
     data = te.placeholder(data_shape(workload), workload.dtype, name="data")
-    dtype = "int32" if weight_scheme(workload) is not None else packed_dtype(workload.dtype)
-    packed = te.placeholder(template.packed_shape(workload, config), dtype, name="packed")
+    packed = te.placeholder(template.packed_shape(workload, config), packed_dtype(workload), name="packed")
     anchor = template.compute(workload, config, data, packed)
     if not workload.constant_weight:
         return te.create_prim_func([data, packed, anchor])

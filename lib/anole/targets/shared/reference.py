@@ -54,8 +54,8 @@ class Example:
 
     def unwritten(self) -> AnyArray:
         """Returns an output array filled with NaN, or with -1, which no result is."""
-        dtype = np.float32 if self.bias is None else self.bias.dtype
-        return np.full(self.expected.shape, -1 if dtype == np.int32 else np.nan, dtype)
+        dtype = sum_dtype(self.data.dtype.name)
+        return np.full(self.expected.shape, -1 if dtype == "int32" else np.nan, dtype)
 
     def relative_error(self, result: AnyArray) -> float:
         """Returns the L2 distance of a result from the expected one, relative to the latter's norm."""

@@ -12,7 +12,7 @@ from typing import Any
 import tvm.ir._ffi_api
 from tvm import ir, tirx
 
-from anole.task import sum_dtype
+from anole.task import Workload, sum_dtype, weight_dtype, weight_scheme
 
 _PURE = 1
 
@@ -56,9 +56,12 @@ def first_number(word: Any) -> Any:
     return word.args[0].vectors[0] if is_word(word) else word
 
 
-def packed_dtype(dtype: str) -> str:
-    """Returns the type of packed weights of a type: words of narrow numbers."""
-    return dtype if sum_dtype(dtype) == dtype else "int32"
+def packed_dtype(workload: Workload) -> str:
+    """Returns the type of a workload's second operand: words of narrow constants, or what computed numbers have."""
+    if not workload.constant_weight:
+        return weight_dtype(workload.dtype)
+    is_plain = weight_scheme(workload) is None and sum_dtype(workload.dtype) == workload.dtype
+    return workload.dtype if is_plain else "int32"
 
 
 def word_of(numbers: Sequence[Any]) -> Any:

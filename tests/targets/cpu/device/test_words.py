@@ -16,11 +16,12 @@ from anole.targets.cpu.device.lowering import pipeline
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.shared.kernel import define
-from anole.task import Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 CONVOLUTION = Conv2d(1, 7, 9, 8, 48, (3, 3), (2, 1), (1, 1, 1, 1))
 DENSE = Dense(3, 12, 20)
 DEPTHWISE = Conv2d(1, 7, 9, 40, 40, (3, 3), (1, 2), (1, 1, 1, 1), groups=40)
+PRODUCTS = [BatchMatmul(2, 5, 12, 20, is_transposed, "uint8") for is_transposed in (False, True)]
 DTYPES = ("bfloat16", "uint8")
 
 
@@ -75,6 +76,14 @@ def test_the_bytes_of_a_depthwise_convolution_have_words_of_their_own(mcpu: str,
     if processor().lacks(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
     assert error_of(replace(DEPTHWISE, dtype="uint8"), description(mcpu), tmp_path) == 0
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4", "icelake-server"])
+@pytest.mark.parametrize("workload", PRODUCTS, ids=lambda workload: workload.label)
+def test_products_of_computed_bytes_are_exact_everywhere(mcpu: str, workload: Workload, tmp_path: Path) -> None:
+    if processor().lacks(mcpu):
+        pytest.skip(f"this machine runs no code for {mcpu}")
+    assert error_of(workload, description(mcpu), tmp_path) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -161,7 +161,9 @@ def _narrow(dtype: str, numbers: int) -> st.SearchStrategy[Workload]:
     return (layers | st.builds(Dense, rows, words, st.integers(1, 70))).map(lambda w: replace(w, dtype=dtype))
 
 
-narrow = _narrow("bfloat16", 2) | _narrow("uint8", 4) | depthwise.map(lambda workload: replace(workload, dtype="uint8"))
+byte_products = products.map(lambda w: replace(w, inner=4 * w.inner, dtype="uint8"))
+byte_layers = depthwise.map(lambda w: replace(w, dtype="uint8")) | byte_products
+narrow = _narrow("bfloat16", 2) | _narrow("uint8", 4) | byte_layers
 
 
 def _in_tiles(workload: Workload, threads: int) -> Case:

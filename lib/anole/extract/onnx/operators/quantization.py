@@ -250,16 +250,19 @@ def _constant_behind(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
     return None if inner is None else inner.reshape(shape_of(expr)).astype(dtype_of(expr))
 
 
-def _both(call: Call, axis: int) -> tuple[Factor, Factor, NDArray[Any]] | None:
-    """Returns data and constant weight of a product before they were dequantised, and the scale of the product.
+def _both(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Factor, Factor, NDArray[Any]] | None:
+    """Returns data and weight of a product before they were dequantised, and the scale of the product.
 
-    The data has one scale; the weight may have one for each index along an axis, whose shape the result's scale has.
+    The data has one scale; the weight, which is constant unless it may be computed, may have one for each index along
+    an axis, whose shape the result's scale has.
     """
     data, weight = _dequantised(call, 0), _dequantised(call, 1)
-    if data is None or weight is None or weight.numbers.values is None or data.scale.size != 1:
+    if data is None or weight is None or data.scale.size != 1:
         return None
-    own, shape = weight.scale, weight.numbers.values.shape
-    if own.size != 1 and own.size != shape[axis]:
+    if weight.numbers.values is None and not may_be_computed:
+        return None
+    own = weight.scale
+    if own.size != 1 and own.size != own.shape[axis]:
         return None
     return data.numbers, weight.numbers, (data.scale.reshape(()) * own.reshape(-1)).astype(np.float32)
 
@@ -289,7 +292,7 @@ def gemm(call: Call) -> relax.Expr:
 
 
 def _matmul(call: Call) -> relax.Expr:
-    found = _both(call, -1)
+    found = _both(call, -1, may_be_computed=True)
     if found is None or len(call.shape(1)) < 2:
         return _by_stored_weight(call, False)
     data, weight, scale = found

@@ -8,7 +8,6 @@ see `anole.extract.passes.narrow`; for others, `anole.extract.passes.exact_sums`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from tvm import ir, relax
 
 from anole.extract.onnx.operators.call import Call, along, const, dtype_of, shape_of
 from anole.extract.onnx.operators.convolution import Window, convolve, groups_of
-from anole.extract.passes.exact_sums import Ranges, exact_parts, uniform_parts
+from anole.extract.passes.exact_sums import Ranges, exact_parts
 from anole.extract.passes.mutators import bound, bound_call, operator_of
 
 _Values = NDArray[Any]
@@ -36,11 +35,6 @@ class Factor:
     numbers: relax.Expr
     ranges: Ranges
     values: _Values | None
-
-    @property
-    def most(self) -> int:
-        """The greatest absolute value."""
-        return max(max(-low, high) for low, high in self.ranges)
 
 
 def constant_factor(values: _Values) -> Factor:
@@ -146,20 +140,4 @@ _CONVOLUTIONS: dict[int, Any] = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3
 
 def multiply_whole(call: Call, left: Factor, right: Factor) -> relax.Expr:
     """Returns the matrix product of two operands, of type int32."""
-    inner = shape_of(left.numbers)[-1]
-    # What is computed is read as it lies in memory, maybe transposed, by a product whose type cannot be int32.
-    parts = [slice(0, inner)] if right.values is not None else uniform_parts(inner, left.most * right.most)
-    if len(parts) == 1:
-        return call.emit(relax.op.matmul(left.numbers, right.numbers, out_dtype="int32"))
-
-    def one(part: slice) -> relax.Expr:
-        rows = -2 if len(shape_of(right.numbers)) > 1 else -1
-        operands = _sliced(call, left.numbers, -1, part), _sliced(call, right.numbers, rows, part)
-        return relax.op.matmul(*operands, out_dtype="int32")
-
-    return call.emit(reduce(relax.op.add, [call.emit(one(part)) for part in parts]))
-
-
-def _sliced(call: Call, data: relax.Expr, axis: int, part: slice) -> relax.Expr:
-    axis %= len(shape_of(data))
-    return call.emit(relax.op.strided_slice(data, [axis], [part.start], [part.stop]))
+    return call.emit(relax.op.matmul(left.numbers, right.numbers, out_dtype="int32"))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from anole.targets.cpu.templates.depthwise_space import is_depthwise
-from anole.task import Conv2d, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 NUMBERS_OF_WORD = {"bfloat16": 2, "uint8": 4}
 """How many numbers of a type fill a word; the weights of data of uint8 are of int8."""
@@ -27,14 +27,15 @@ def is_narrow(w: Workload) -> bool:
 def can_be_narrow(w: Workload, dtype: str) -> bool:
     """Returns whether a workload of float32 has a template for a narrow type: its channels must fill whole words.
 
-    Bytes stand for whole numbers, and only they have depthwise convolutions.
+    Bytes stand for whole numbers, and only they have depthwise convolutions and products of two computed tensors.
     """
     if w.dtype != "float32" or getattr(w, "exact", False) != (dtype == "uint8"):
         return False
-    if isinstance(w, Conv2d) and is_depthwise(w):
-        return dtype == "uint8"
-    summed = w.in_channels // w.groups if isinstance(w, Conv2d) else w.in_features if isinstance(w, Dense) else 1
-    return summed % NUMBERS_OF_WORD[dtype] == 0
+    if isinstance(w, Conv2d):
+        return dtype == "uint8" if is_depthwise(w) else w.in_channels // w.groups % NUMBERS_OF_WORD[dtype] == 0
+    if isinstance(w, Dense):
+        return w.in_features % NUMBERS_OF_WORD[dtype] == 0
+    return dtype == "uint8" and w.inner % NUMBERS_OF_WORD[dtype] == 0
 
 
 def numbers_of_word(w: Workload) -> int:
@@ -55,5 +56,7 @@ def in_words(w: _Workload) -> _Workload:
     dtype = f"{w.dtype}x{numbers}"
     if isinstance(w, Conv2d):
         return replace(w, in_channels=w.in_channels // numbers, dtype=dtype)
-    assert isinstance(w, Dense)
-    return replace(w, in_features=w.in_features // numbers, dtype=dtype)
+    if isinstance(w, Dense):
+        return replace(w, in_features=w.in_features // numbers, dtype=dtype)
+    assert isinstance(w, BatchMatmul)
+    return replace(w, inner=w.inner // numbers, dtype=dtype)

@@ -81,8 +81,8 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     register tile.
     """
     tiles = _BatchMatmulTiles(unit, threads, w)
-    # Unpacked, a vector is whole and contiguous only if columns are contiguous and fill whole registers.
-    in_place = unit.padded(w.columns) == w.columns and not w.transpose_right
+    # Unpacked, a vector is whole and contiguous only if columns are contiguous, fill whole registers and are no words.
+    in_place = unit.padded(w.columns) == w.columns and not w.transpose_right and w.dtype == "float32"
     knobs = [*tiles.splits(), option_knob("pack_at", PACKED_AT if in_place else PACKED_AT[1:]), *_unroll_knobs()]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
 

@@ -103,6 +103,6 @@ def _in_panels(w: BatchMatmul, panel: int, columns: int, right: te.Tensor) -> te
     def point(b: Any, p: Any, k: Any, lane: Any) -> Any:
         x = p * panel + lane
         value = right[b, x, k] if w.transpose_right else right[b, k, x]
-        return value if columns == w.columns else tirx.if_then_else(x < w.columns, value, tirx.const(0, w.dtype))
+        return value if columns == w.columns else tirx.if_then_else(x < w.columns, value, tirx.const(0, right.dtype))
 
     return te.compute((w.batch, columns // panel, w.inner, panel), point, name=_PANELS)

@@ -84,7 +84,7 @@ class Programs:
         template = cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
         if not self.has_words:
             return template
-        return cast("Template", named_object("anole.targets.cpu.templates.words:WordTemplate")(template))
+        return cast("Template", named_object("anole.targets.cpu.templates.words:of_words")(template))
 
 
 def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
@@ -140,9 +140,9 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
 
 def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
     """Returns a workload of float32 in a narrower type where there is a template for that and it should be faster."""
-    if isinstance(w, BatchMatmul) or not can_be_narrow(w, dtype):
+    if not can_be_narrow(w, dtype):
         return w
-    if isinstance(w, Dense):
+    if not isinstance(w, Conv2d):
         return replace(w, dtype=dtype, exact=False)
     found = replace(w, dtype=dtype, exact=False)
     if dtype == "bfloat16" and in_words(found).dtype in unit.tile_words:

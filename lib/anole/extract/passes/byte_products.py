@@ -1,0 +1,60 @@
+"""Products of two computed operands of bytes, each less a zero point: one of the bytes, and sums of either operand."""
+
+from __future__ import annotations
+
+from tvm import ir, relax, te, topi
+
+from anole.extract.passes.mutators import value_of
+from anole.extract.passes.normalize_products import transposed_product
+from anole.targets.shared.reference import data_shape, weight_shape
+from anole.task import BatchMatmul
+
+WORD = 4
+"""How many bytes fill a word."""
+
+
+def multiply_bytes(
+    builder: relax.BlockBuilder,
+    w: BatchMatmul,
+    left: ir.Expr,
+    right: ir.Expr,
+    left_zero: ir.Expr,
+    right_zero: ir.Expr,
+) -> ir.Expr:
+    """Returns the flat product of uint8 and int8, each less a scalar of int32, of type int32.
+
+    The summed numbers are filled up to whole words with zeros, which change neither the product nor a sum.
+    """
+    emit, axis = builder.emit, -1 if w.transpose_right else -2
+    left, right = _filled(builder, left, data_shape(w), -1), _filled(builder, right, weight_shape(w), axis)
+    product = transposed_product(left, right) if w.transpose_right else relax.op.matmul(left, right, out_dtype="int32")
+    if not _is_zero(right_zero):
+        rows = emit(relax.op.sum(emit(relax.op.astype(left, "int32")), -1, keepdims=True))
+        product = relax.op.subtract(emit(product), emit(relax.op.multiply(rows, right_zero)))
+    if not _is_zero(left_zero):
+        columns = emit(relax.op.sum(emit(relax.op.astype(right, "int32")), axis))
+        centred = emit(relax.op.subtract(columns, emit(relax.op.multiply(right_zero, relax.const(w.inner)))))
+        own = emit(relax.op.multiply(emit(relax.op.expand_dims(centred, -2)), left_zero))
+        product = relax.op.subtract(emit(product), own)
+    return emit(product)
+
+
+def _filled(builder: relax.BlockBuilder, operand: ir.Expr, shape: tuple[int, ...], axis: int) -> ir.Expr:
+    """Returns an operand in a shape, whose numbers along an axis fill whole words."""
+    flat = builder.emit(relax.op.reshape(operand, shape))
+    missing = [0] * len(shape)
+    missing[axis] = -shape[axis] % WORD
+    if not any(missing):
+        return flat
+    zero = relax.const(0, str(flat.ty.dtype))
+    return builder.emit_te(pad, flat, zero, [0] * len(shape), missing, primfunc_name_hint="pad")
+
+
+def pad(data: te.Tensor, value: te.Tensor, before: list[int], after: list[int]) -> te.Tensor:
+    """Returns data between others of one value."""
+    return topi.nn.pad(data, before, after, value())
+
+
+def _is_zero(scalar: ir.Expr) -> bool:
+    value = value_of(scalar)
+    return value is not None and not value.any()

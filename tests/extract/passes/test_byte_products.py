@@ -1,0 +1,82 @@
+"""Products of two computed tensors of bytes are those of their whole numbers, to the last bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tvm import ir, relax
+
+from anole.extract.graph import workload_of
+from anole.extract.passes.narrow import narrow
+from anole.extract.passes.normalize_products import transposed_product
+from anole.task import BatchMatmul
+
+from ...examples import examples
+from .building import calls, module_of, run
+from .test_narrow import bytes_too, scalar
+
+SIZES = st.integers(1, 9)
+LEAST, ZEROS = st.sampled_from([0, -128]), st.integers(0, 255)
+
+
+def centred(builder: relax.BlockBuilder, x: ir.Expr, least: int, zero: int) -> ir.Expr:
+    clipped = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), least, least + 255))
+    return builder.emit(relax.op.subtract(clipped, scalar(least + zero)))
+
+
+def numbers(seed: int, shape: tuple[int, ...], least: int) -> NDArray[np.float32]:
+    """Numbers of which many are at an end of the range or beyond it."""
+    rng = np.random.default_rng(seed)
+    return rng.choice([*range(256), *[-9] * 99, *[300] * 99], shape).astype(np.float32) + np.float32(least)
+
+
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck), deadline=None)
+@given(
+    batch=st.sampled_from([(), (1,), (2,), (2, 3)]), sizes=st.tuples(SIZES, st.integers(1, 40), SIZES),
+    least=st.tuples(LEAST, LEAST), zeros=st.tuples(ZEROS | st.just(0), ZEROS | st.just(128)),
+    is_transposed=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
+    batch: tuple[int, ...],
+    sizes: tuple[int, int, int],
+    least: tuple[int, int],
+    zeros: tuple[int, int],
+    is_transposed: bool,
+    seed: int,
+) -> None:
+    rows, inner, columns = sizes
+    shapes = (*batch, rows, inner), (*batch, *((columns, inner) if is_transposed else (inner, columns)))
+    operands = [numbers(seed + place, *each) for place, each in enumerate(zip(shapes, least, strict=True))]
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
+        left, right = (centred(builder, *each) for each in zip((x, y), least, zeros, strict=True))
+        if not is_transposed:
+            return relax.op.matmul(left, right, out_dtype="int32")
+        return relax.op.astype(builder.emit(transposed_product(left, right)), "int32")
+
+    after = narrow(module_of(build, *shapes), workload_of, bytes_too)
+    found = [workload for call in calls(after) if (workload := workload_of(call)) is not None]
+    assert [(each.dtype, each.inner) for each in found if isinstance(each, BatchMatmul)] == [
+        ("uint8", -(-inner // 4) * 4)
+    ]
+    whole: Any = [
+        np.clip(each, low, low + 255).astype(np.int64) - low - zero
+        for each, low, zero in zip(operands, least, zeros, strict=True)
+    ]
+    expected = whole[0] @ (whole[1].swapaxes(-1, -2) if is_transposed else whole[1])
+    np.testing.assert_array_equal(run(after, *operands), expected)
+
+
+def test_sums_beyond_int32_stay_in_float32() -> None:
+    """More than 33,025 products of 255 and 255."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
+        return relax.op.matmul(centred(builder, x, 0, 0), centred(builder, y, 0, 0))
+
+    for inner, dtype in ((33_025, "uint8"), (33_026, "float32")):
+        after = narrow(module_of(build, (1, inner), (inner, 1)), workload_of, bytes_too)
+        assert [each.dtype for call in calls(after) if (each := workload_of(call))] == [dtype]
