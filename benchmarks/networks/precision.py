@@ -90,8 +90,13 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     rivals = [engine for engine in dict.fromkeys(row["engine"] for row in rows) if engine != OWN]
     yield from head("network", "batch", "precision", "ms", *(f"beside {rival}" for rival in rivals))
     for (network, batch, precision), engines in found.items():
-        ratios = [times(float(engines[rival]["speedup"])) if rival in engines else "" for rival in rivals]
+        ratios = [_beside(engines[rival]) if rival in engines else "" for rival in rivals]
         yield line(network, batch, precision, engines[OWN]["latency_ms"], *ratios)
+
+
+def _beside(rival: Row) -> str:
+    """Returns the speedup over a rival, and what that multiplies, which older files do not tell."""
+    return times(float(rival["speedup"])) + (f" ({rival['multiplies']})" if rival.get("multiplies") else "")
 
 
 def export(name: str, batch: int, folder: Path) -> Path:
