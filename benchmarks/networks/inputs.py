@@ -40,12 +40,13 @@ def package_file(package: str, name: str) -> Path:
 
 @cache
 def sentences(part: int) -> list[str]:
-    """Returns the sentences of every second topic of the language reference."""
+    """Returns every second sentence of the language reference."""
     from pydoc_data.topics import topics
 
-    text = "\n\n".join(topics[name] for name in sorted(topics)[part::PARTS])
+    text = "\n\n".join(topics[name] for name in sorted(topics))
     prose = (" ".join(each.split()) for each in re.split(r"\n\s*\n|(?<=[a-z])\.\s", text))
-    return [each for each in dict.fromkeys(prose) if re.fullmatch(r"[A-Z][A-Za-z ,'-]{40,180}", each)]
+    found = [each for each in dict.fromkeys(prose) if re.fullmatch(r"[A-Z][A-Za-z ,'-]{40,180}", each)]
+    return found[part::PARTS]
 
 
 def _lines(part: int, most: int) -> Iterator[str]:
