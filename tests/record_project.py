@@ -227,10 +227,12 @@ class Project:
         output_variation: float | None = None,
         loads: tuple[LoadLatency, ...] | None = None,
         kernels: KernelProfile | None = None,
+        precision: str = "float32",
     ) -> Path:
         latencies = (
             Latency(
                 reference=reference,
+                reference_precision="float32",
                 latency_s=latency_s,
                 latency_std_s=1e-4,
                 reference_latency_s=reference_s,
@@ -246,7 +248,8 @@ class Project:
         )
         path = self.folder / f"work/evaluations/{build}.json"
         versions = {"torch": "2.15.0"}
-        evaluation = Evaluation(build, created_at, 2, {"cpu": "EPYC"}, versions, 0.9, tuple(latencies))
+        measured = tuple(latencies)
+        evaluation = Evaluation(build, created_at, 2, {"cpu": "EPYC"}, versions, 0.9, measured, precision=precision)
         write_evaluation(path, replace(evaluation, load_latencies=loads, kernel_profile=kernels))
         return path
 

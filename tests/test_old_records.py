@@ -152,7 +152,7 @@ def test_the_database_of_then_gives_back_its_shards(old: Path, tmp_path: Path) -
 
 ADDED = ("sealed", "output_variation", "variation_error", "redrawn_error", "exact_error", "reference_exact_error")
 ADDED += ("reference_sensitivity", "nearby_error", "averaged_error", "averaged_draws", "speedup_low", "speedup_high")
-ADDED += ("narrow_error", "rounded_error")
+ADDED += ("narrow_error", "rounded_error", "precision", "reference_precision")
 """The columns that later versions added."""
 
 ADDED_TABLES = ("load_latency", "kernel_profile", "kernel_latency")

@@ -5,9 +5,9 @@
 
 Rivals: ``onnxruntime``, ``openvino`` (where it is installed), ``torch`` (eager), ``torch.compile`` (max-autotune, on
 a GPU with CUDA graphs), and ``untuned``, the same network compiled with default configs. All run in fp32 without TF32,
-except ``openvino.default``, whose precision OpenVINO chooses for the processor (bf16 where that has it; the relative
-error shows it). All have the same inputs and threads; an engine sleeps except during its turn. Each round gives a
-ratio of medians; the speedup is the median of these ratios, and its spread their quartiles.
+except the file's own whole numbers and ``openvino.default``, whose precision OpenVINO chooses for the processor; the
+column ``multiplies`` tells. All have the same inputs and threads; an engine sleeps except during its turn. Each round
+gives a ratio of medians; the speedup is the median of these ratios, and its spread their quartiles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
 COLUMNS = (
     *("network", "target", "batch", "threads", "engine", "version", "latency_ms", "latency_q1_ms", "latency_q3_ms"),
     *("speedup", "speedup_q1", "speedup_q3", "relative_error", "start_s", "rounds", "tuned_share", "tuner", "trials"),
-    *("tuning_s", "trials_measured"),
+    *("tuning_s", "trials_measured", "multiplies"),
 )
 
 
@@ -66,6 +66,7 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
                 **{"trials": build.trials, **effort((task.run_key for task in build.tasks), database)},
                 **{"engine": name, "version": version_of(name), "rounds": len(times[name])},
                 **{"relative_error": relative_error(engine.outputs, expected), "start_s": engine.start_s},
+                **{"multiplies": build.precision if name == OWN else engine.precision},
                 **quartiles("latency", 1e3 * np.concatenate(times[name]), "_ms"),
                 **quartiles("speedup", ratios),
             }

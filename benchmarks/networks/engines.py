@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine, torch_engine, torch_network
+from anole.evaluate.engines import (
+    Engine,
+    build_engine,
+    onnxruntime_engine,
+    precision_of,
+    torch_engine,
+    torch_network,
+)
 from anole.evaluate.starts import onnx_file, start_reference
 from anole.targets import get_target
 from anole.targets.base import Device
@@ -81,15 +88,19 @@ def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) ->
 
 
 def _openvino(path: Path, inputs: list[NDArray[Any]], threads: int, precision: dict[str, str]) -> Engine:
+    import onnx
     import openvino
 
     options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", **precision}
     core = openvino.Core()
-    request = core.compile_model(core.read_model(path), "CPU", options).create_infer_request()
+    compiled = core.compile_model(core.read_model(path), "CPU", options)
+    request = compiled.create_infer_request()
     for position, array in enumerate(inputs):
         request.set_input_tensor(position, openvino.Tensor(array))
 
     def outputs(_: object) -> list[NDArray[Any]]:
         return [tensor.data.copy() for tensor in request.output_tensors]
 
-    return Engine("openvino", request.infer, outputs)
+    chosen = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string()).replace("f32", "float32")
+    own = precision_of(node.op_type for node in onnx.load(path, load_external_data=False).graph.node)
+    return Engine("openvino", request.infer, outputs, precision=own.replace("float32", chosen))

@@ -2,21 +2,26 @@
 
     python -m benchmarks.networks.precision --rivals onnxruntime,openvino.default > docs/results/data/precision.csv
 
-The networks are exported from torch with random weights, which take as long as trained ones. `anole quantise` writes
-the files for int8: QDQ form, a scale for each filter, ranges from random inputs. What ``openvino.default`` makes of a
-float32 file is its own choice: bf16, where the processor has it.
+The networks are exported from torch with random weights, which take as long as trained ones, except two with trained
+weights. `anole quantise` writes the files for int8: QDQ form, a scale for each filter, ranges from random inputs. ONNX
+Runtime's quantiser writes those that find ranges as they run. What ``openvino.default`` makes of a float32 file is its
+own choice: bf16, where the processor has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import onnx
+
 from anole.declared.entries import ModelSpec
 from anole.evaluate.timing.turns import Pace
 from anole.extract.tasks import extract_tasks
+from anole.quantise.float_file import read_file
 from anole.quantise.stage import quantise_model
 from anole.targets import get_target
 from anole.targets.cpu.device.precision import FLOAT32, INT8, STORED_WEIGHTS, precisions_of
@@ -26,9 +31,15 @@ from benchmarks.common.arguments import chosen, described
 from benchmarks.common.rows import Row, head, line, print_rows, times
 from benchmarks.networks.compare import COLUMNS, compare
 from benchmarks.networks.engines import OWN, PACKAGES, compile_untuned
+from benchmarks.networks.trained import CASES, sentence_encoder
 
 _ENCODER, _ENCODER_INPUT, _IMAGE = "encoder", (128, 256), (3, 224, 224)
-_NETWORKS = ("resnet18", "resnet50", "vgg16", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", _ENCODER)
+_SENTENCES, _RECOGNITION = "sentence_encoder", "ppocr6_recognition"
+_NETWORKS = (
+    *("resnet18", "resnet50", "vgg16", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0"),
+    *(_ENCODER, _SENTENCES, _RECOGNITION),
+)
+_DYNAMIC = "int8, dynamic"
 _DENSE = ("vgg16",)
 """Networks that spend much time in reading the weights of dense layers."""
 _OPSET = 17
@@ -63,12 +74,15 @@ def _rows(
                 quantised = float_file.with_name(f"{name}_int8.onnx")
                 quantise_model(ModelSpec(name, f"onnx:{float_file}", {}), quantised, "min-max", least_db=0.0)
                 yield from _compared(name, quantised, INT8, rivals, pace)
+                if name == _SENTENCES:
+                    yield from _compared(name, _dynamic(float_file), _DYNAMIC, rivals, pace)
 
 
 def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
     """Yields a row for a build of a file, and one for a rival, for each rival; both run alone, in turns."""
     weights = precision.removesuffix(" weights")
-    own = {"weights": weights} if weights != precision else {"precision": FLOAT32 if precision == INT8 else precision}
+    is_file = precision in (INT8, _DYNAMIC)
+    own = {"weights": weights} if weights != precision else {"precision": FLOAT32 if is_file else precision}
     target = get_target(describe_cpu(**own))
     model, folder = ModelSpec(name, f"onnx:{file}", {}), file.with_suffix(f".{precision}")
     manifest, tasks = extract_tasks(model, precision, target)
@@ -90,18 +104,25 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     rivals = [engine for engine in dict.fromkeys(row["engine"] for row in rows) if engine != OWN]
     yield from head("network", "batch", "precision", "ms", *(f"beside {rival}" for rival in rivals))
     for (network, batch, precision), engines in found.items():
-        ratios = [times(float(engines[rival]["speedup"])) if rival in engines else "" for rival in rivals]
+        ratios = [_beside(engines[rival]) if rival in engines else "" for rival in rivals]
         yield line(network, batch, precision, engines[OWN]["latency_ms"], *ratios)
 
 
-def export(name: str, batch: int, folder: Path) -> Path:
-    """Writes a network with random weights as an ONNX file and returns its path.
+def _beside(rival: Row) -> str:
+    """Returns the speedup over a rival, and what that multiplies, which older files do not tell."""
+    return times(float(rival["speedup"])) + (f" ({rival['multiplies']})" if rival.get("multiplies") else "")
 
-    Statistics differ between its norms, as in trained networks; the exporter would share equal biases by operators
-    that keep ONNX Runtime from fusing.
+
+def export(name: str, batch: int, folder: Path) -> Path:
+    """Writes a network as an ONNX file of fixed shapes and returns its path.
+
+    Weights are random if the network is no trained one. Statistics differ between its norms, as in trained networks;
+    the exporter would share equal biases by operators that keep ONNX Runtime from fusing.
     """
     import torch
 
+    if name in (_SENTENCES, _RECOGNITION):
+        return _trained(name, batch, folder)
     torch.manual_seed(0)
     network, path = _network(name).eval(), folder / f"{name}.onnx"
     for layer in network.modules():
@@ -110,6 +131,24 @@ def export(name: str, batch: int, folder: Path) -> Path:
             layer.running_var.uniform_(0.5, 1.5)
     given = torch.zeros(batch, *(_ENCODER_INPUT if name == _ENCODER else _IMAGE))
     torch.onnx.export(network, (given,), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET)
+    return path
+
+
+def _trained(name: str, batch: int, folder: Path) -> Path:
+    """Writes a network with trained weights."""
+    path = folder / f"{name}.onnx"
+    made = sentence_encoder(folder, batch) if name == _SENTENCES else CASES[name].source(folder)
+    sized = replace(made, inputs={key: (batch, *shape[1:]) for key, shape in made.inputs.items()})
+    onnx.save(read_file(sized)[0], path)
+    return path
+
+
+def _dynamic(file: Path) -> Path:
+    """Returns a file whose dense layers quantise their data as they run, by ONNX Runtime."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    path = file.with_name(f"{file.stem}_dynamic.onnx")
+    quantize_dynamic(file, path, per_channel=True, weight_type=QuantType.QInt8)
     return path
 
 

@@ -8,8 +8,9 @@
 -- rounds' ratios, and from speedup_low to speedup_high lies the middle half of them; older evaluations have none. A
 -- simulated target counts cycles, and its reference is the same network with default configs. The picture has the 40
 -- builds with the least speedup.
--- Table: build, reference, speedup, speedup_low, speedup_high, latency_ms, reference_latency_ms, relative_error,
--- output_variation, snr_db, latency_std_ms, reference_latency_std_ms, rounds, threads, processor
+-- Table: build, precision, reference, reference_precision, speedup, speedup_low, speedup_high, latency_ms,
+-- reference_latency_ms, relative_error, output_variation, snr_db, latency_std_ms, reference_latency_std_ms, rounds,
+-- threads, processor
 -- Without rows: `snakemake --cores all` compiles the builds of models.yaml and evaluates them, on a machine that has
 -- their targets.
 -- In short: The least speedup is {speedup}x, of {build} beside {reference}.
@@ -19,7 +20,9 @@ select
     build.preset,
     round(evaluation.latency_s * 1e3, 3) as latency_ms,
     round(evaluation.latency_std_s * 1e3, 4) as latency_std_ms,
+    evaluation.precision,
     evaluation.reference,
+    evaluation.reference_precision,
     round(evaluation.reference_latency_s * 1e3, 3) as reference_latency_ms,
     round(evaluation.reference_latency_std_s * 1e3, 4) as reference_latency_std_ms,
     round(evaluation.speedup, 3) as speedup,

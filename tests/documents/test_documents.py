@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from anole.documents.build import read_build
+from anole.documents.build import BuiltKernel, read_build
 from anole.documents.described import DescribedTarget, read_described, write_described
 from anole.documents.document import checked_text, with_schema
 from anole.documents.evaluation import read_evaluation
@@ -85,6 +86,18 @@ def test_a_build_of_an_older_version_was_not_refined(project) -> None:
         del task["refined"]
     (task,) = read_build(edit(build, tasks=tasks).parent).tasks
     assert (task.key, task.refined) == (project.CONV.key, ())
+
+
+@pytest.mark.parametrize(
+    ("kernels", "precision"),
+    [((None, None), "float32"), (("uint8", None), "int8"), (("bfloat16", "uint8"), "bf16 and int8")],
+)
+def test_a_build_says_what_its_kernels_multiply(project, kernels: tuple[str | None, ...], precision: str) -> None:
+    build = read_build(project.compile("resnet18", [(project.CONV, 1, None)]).parent)
+    made = tuple(BuiltKernel("kernel", 1, None, (), 1, 1, dtype) for dtype in kernels)
+    assert replace(build, kernels=made).precision == precision
+    stored = tuple(replace(kernel, weights="int4") for kernel in made)
+    assert replace(build, kernels=stored).precision == f"{precision}, weights in int4"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from anole.errors import BuildError
-from anole.evaluate.engines import onnxruntime_engine, onnxruntime_session
+from anole.evaluate.engines import onnxruntime_engine, onnxruntime_session, precision_of
 
 
 def test_a_model_that_onnx_runtime_cannot_load_is_said_in_one_error(tmp_path: Path) -> None:
@@ -17,6 +17,21 @@ def test_a_model_that_onnx_runtime_cannot_load_is_said_in_one_error(tmp_path: Pa
     path.write_bytes(b"no model")
     with pytest.raises(BuildError, match=r"model\.onnx: ONNX Runtime .* cannot load it"):
         onnxruntime_engine(path, [], 1)
+
+
+@pytest.mark.parametrize(
+    ("operators", "precision"),
+    [
+        (["Conv", "Relu"], "float32"),
+        (["QuantizeLinear", "DequantizeLinear", "Conv"], "int8"),
+        (["DynamicQuantizeLinear", "MatMulInteger"], "int8"),
+        (["QLinearConv"], "int8"),
+        (["DequantizeLinear", "MatMul"], "float32, weights in few bits"),
+        (["MatMulNBits"], "float32, weights in few bits"),
+    ],
+)
+def test_a_file_says_by_its_operators_what_it_multiplies(operators: list[str], precision: str) -> None:
+    assert precision_of(operators) == precision
 
 
 def test_onnx_runtime_computes_products_of_8_bits_exactly_on_any_processor() -> None:

@@ -14,6 +14,7 @@ from anole.documents.evaluation import Evaluation, read_evaluation
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison
 from anole.evaluate.device import _latency
+from anole.evaluate.engines import Engine
 from anole.evaluate.rounding import rounds_too_much
 from anole.evaluate.stage import evaluate_build
 
@@ -184,6 +185,7 @@ def test_a_model_is_compared_with_its_references(evaluated: Evaluated) -> None:
 @pytest.mark.guard
 def test_a_deep_quantised_network_is_compared_by_its_own_steps_and_on_average(evaluated: Evaluated) -> None:
     right, wrong = evaluated.read("bytes"), evaluated.read("bytes_and_wrong")
+    assert right.precision == right.latencies[0].reference_precision == "int8"
     assert "bytes: differs from a reference; computing the network by its file's own steps" in evaluated.log
     assert right.exact_error is not None and wrong.exact_error is not None and wrong.exact_error > 1e-2
     if right.exact_error > 1e-4:
@@ -217,6 +219,8 @@ def test_stored_weights_are_those_of_a_reference_that_rounds_them(evaluated: Eva
     evaluation = evaluated.read(name)
     assert evaluation.latencies[0].relative_error > 1e-2 and evaluation.narrow_error is None
     assert evaluation.rounded_error is not None and evaluation.rounded_error < 1e-5
+    assert evaluation.precision == "float32, weights in int4"
+    assert {latency.reference_precision for latency in evaluation.latencies} == {"float32"}
     assert f"{name}: the outputs differ from those of " in evaluated.log
 
 
@@ -270,9 +274,9 @@ def test_a_simulator_has_no_latency_under_load(tmp_path: Path) -> None:
 
 
 def test_the_speedup_is_that_of_the_rounds_whatever_the_machine_does_between_them() -> None:
-    fast, slow = np.full(3, 1e-3), np.full(3, 2e-3)
+    fast, slow, torch = np.full(3, 1e-3), np.full(3, 2e-3), Engine("torch", tuple, list)
     times = {"build": [fast, fast, slow, slow, slow], "torch": [2 * fast, 2 * fast, 2 * slow, 2 * slow, fast]}
-    assert _latency("torch", Comparison(0.0, (1.0,), 0.0), times).speedup == pytest.approx(2.0)
+    assert _latency(torch, Comparison(0.0, (1.0,), 0.0), times).speedup == pytest.approx(2.0)
 
 
 @pytest.mark.guard

@@ -77,6 +77,16 @@ def test_a_file_of_an_old_opset_gets_scales_for_each_filter(model: ModelSpec, tm
     assert types_of(model, tmp_path / "q.onnx") == ["uint8"] * 3
 
 
+def test_a_bias_may_be_a_row(model: ModelSpec, tmp_path: Path) -> None:
+    file = onnx.load(model.location)
+    file.graph.node[-1].output[0] = "products"
+    file.graph.node.append(helper.make_node("Add", ["products", "row"], ["y"]))
+    file.graph.initializer.append(numpy_helper.from_array(np.ones((1, 4), np.float32), "row"))
+    onnx.save(file, model.location)
+    found = quantise_model(model, tmp_path / "q.onnx", "min-max")
+    assert found is not None and found.loss.sqnr_db > 30 and len(found.loss.layers) == 3
+
+
 def test_a_given_layer_stays_in_float32(model: ModelSpec, tmp_path: Path) -> None:
     found = quantise_model(model, tmp_path / "q.onnx", "min-max", ["two"])
     assert found is not None and found.method == "min-max"

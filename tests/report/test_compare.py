@@ -54,6 +54,7 @@ def test_a_build_is_as_fast_as_its_copy_and_faster_than_one_that_does_more(tiny_
     assert (more["name"], more["verdict"], same["name"], same["verdict"]) == ("more", "slower", "same", "equal")
     assert 1.25 < more["ratio"]["low"] <= more["ratio"]["value"] <= more["ratio"]["high"]
     assert 0.8 < same["ratio"]["low"] <= same["ratio"]["high"] < 1.25
+    assert same["precisions"] == ["float32", "float32"]
     assert same["error"] == more["error"] == 0 and same["alpha"] == 0.005
     assert 10 <= same["ratio"]["rounds"] <= 40 and 0 < same["undisturbed"] <= 1
     assert all(0 < latency_s < 1 for latency_s in same["latencies_s"])
@@ -64,7 +65,8 @@ def test_a_build_is_as_fast_as_its_copy_and_faster_than_one_that_does_more(tiny_
     [
         (
             "return [1.001 * found.numpy()]",
-            "their outputs differ by 0.001, relative to their norm; at most 0.0003 is allowed, which --tolerance",
+            "their outputs, in float32 and in float32, differ by 0.001, relative to their norm; at most 0.0003 is "
+            "allowed, which --tolerance",
         ),
         ("raise ValueError('broken')", "cannot be compared: .*broken"),
     ],
@@ -84,7 +86,7 @@ def test_simulated_builds_are_compared_exactly(accelerated: Path, tmp_path: Path
     verdict, *sides, evidence = outcome.output.splitlines()
     assert verdict == "no difference larger than 1 %" and evidence == "  computed; outputs differ by 0"
     assert [re.sub(r"[\d.]+ [mµ]s", "LATENCY", side) for side in sides] == [
-        f"  {letter}  LATENCY  {net}" for letter in "AB"
+        f"  {letter}  LATENCY  int8  {net}" for letter in "AB"
     ]
     shutil.copytree(net, slower)
     build = read_build(net)

@@ -87,17 +87,23 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_each_build_stands_beside_its_references(project: Project) -> None:
-    project.evaluate("resnet18-cpu", 0.016)
+    project.evaluate("resnet18-cpu", 0.016, precision="int8")
     project.merge()
     blank, header, first, *_ = lines = shown(project.database, 200)
     assert (blank, header.split("  ")[0]) == ("", "build")
-    assert [name.strip() for name in header.split("  ") if name] == ["build", "ms", "torch", "ONNX Runtime", "error"]
+    assert [name.strip() for name in header.split("  ") if name] == [
+        "build",
+        "in",
+        "ms",
+        "torch",
+        "ONNX Runtime",
+        "error",
+    ]
     rows = project.rows("select * from model_latency where build = 'resnet18-cpu' order by reference desc")
-    beside = [f"{1e3 * row['reference_latency_s']:.1f} ({row['speedup']:.2f}x)" for row in rows]
+    beside = [f"{1e3 * row['reference_latency_s']:.1f} float32 ({row['speedup']:.2f}x)" for row in rows]
     error = max(row["relative_error"] for row in rows)
     assert [cell.strip() for cell in first.split("  ") if cell] == [
-        "builds/resnet18-cpu",
-        "16.0",
+        *("builds/resnet18-cpu", "int8", "16.0"),
         *beside,
         f"{error:.1e}",
     ]

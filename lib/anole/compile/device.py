@@ -22,7 +22,7 @@ from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
 from anole.extract.graph import Layer
 from anole.targets.base import Device
-from anole.task import Workload
+from anole.task import Workload, weight_scheme
 
 
 def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) -> Compiled:
@@ -88,6 +88,7 @@ def describe_kernels(
                 flop=0 if workload is None else workload.flop,
                 size_bytes=_moved_bytes(func),
                 dtype=None if workload is None or workload.dtype == "float32" else workload.dtype,
+                weights=f"int{scheme.bits}" if workload is not None and (scheme := weight_scheme(workload)) else None,
             )
         )
     return tuple(kernels)

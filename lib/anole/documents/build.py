@@ -19,6 +19,9 @@ from anole.record import Config
 FILE = "build.json"
 """The description's name in the folder of a build."""
 
+_NARROW = {"uint8": "int8", "bfloat16": "bf16"}
+"""What people call the precision of a kernel that multiplies a type."""
+
 
 @dataclass(frozen=True)
 class TensorInfo:
@@ -77,6 +80,7 @@ class BuiltKernel:
         flop: floating-point operations of one call.
         size_bytes: bytes of its inputs and outputs.
         dtype: the type of the numbers that it multiplies if they are narrow; None for float32.
+        weights: the type in which its weights are stored if that has fewer bits.
     """
 
     name: str
@@ -86,6 +90,7 @@ class BuiltKernel:
     flop: int
     size_bytes: int
     dtype: Annotated[str | None, LATER] = None
+    weights: Annotated[str | None, LATER] = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +190,15 @@ class Build:
     def model_spec(self) -> ModelSpec:
         """The model as models.yaml described it."""
         return ModelSpec.from_json(self.model, self.entry)
+
+    @property
+    def precision(self) -> str:
+        """What its products multiply where that is not float32, and the types of narrow weights, for people."""
+        if self.accelerator is not None:
+            return "int8"
+        narrow = sorted({_NARROW.get(kernel.dtype, kernel.dtype) for kernel in self.kernels or () if kernel.dtype})
+        weights = sorted({kernel.weights for kernel in self.kernels or () if kernel.weights})
+        return " and ".join(narrow or ["float32"]) + (f", weights in {' and '.join(weights)}" if weights else "")
 
 
 def read_build(folder: Path) -> Build:

@@ -28,6 +28,7 @@ class Latency:
         snr_db: signal to noise, in decibel, for a network of whole numbers; None when exact or not asked.
         rounds: how often both took turns.
         speedup_low, speedup_high: the quartiles of the rounds' speedups.
+        reference_precision: what the reference multiplies; None in older evaluations.
     """
 
     reference: str
@@ -43,6 +44,7 @@ class Latency:
     variation_error: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
+    reference_precision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Evaluation:
 
     Attributes:
         absence: why nothing could be run; None when it was.
+        precision: what the build multiplies, see `anole.documents.build.Build`; None in older evaluations.
         redrawn_error: the `variation_error` of the same network with weights drawn so that its outputs depend on its
             input; None where they did anyway, or where no such network could be made.
         exact_error: the larger one of `relative_error` and `variation_error` against the same network in double
@@ -131,6 +134,7 @@ class Evaluation:
     coverage_share: float
     latencies: tuple[Latency, ...]
     absence: str | None = None
+    precision: str | None = None
     redrawn_error: float | None = None
     exact_error: float | None = None
     reference_exact_error: float | None = None
@@ -147,7 +151,7 @@ class Evaluation:
         if not self.latencies:
             return f"{self.build}: neither checked nor timed"
         error = max(latency.relative_error for latency in self.latencies)
-        return f"{self.build}: {duration(self.latencies[0].latency_s)}, error {error:.1e}"
+        return f"{self.build}: {duration(self.latencies[0].latency_s)} in {self.precision}, error {error:.1e}"
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -43,15 +43,15 @@ class DeviceRunner:
         with self._prepared() as site, self.references(build, samples[0]) as references:
             compiled = self.engine(folder, samples[0])
             found = compiled.compute_each(samples)
-            compared = {engine.name: compare_outputs(found, engine.compute_each(samples)) for engine in references}
+            compared = {engine: compare_outputs(found, engine.compute_each(samples)) for engine in references}
             with site.timing():
                 times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
-        latencies = [_latency(name, comparison, times) for name, comparison in compared.items()]
+        latencies = [_latency(engine, comparison, times) for engine, comparison in compared.items()]
         for latency in latencies:
             _log.info(
-                "%s: %.3f ms, against %.3f ms of %s (%.2fx), relative error %.1e",
-                *(build.name, 1e3 * latency.latency_s, 1e3 * latency.reference_latency_s, latency.reference),
-                *(latency.speedup, latency.relative_error),
+                "%s: %.3f ms in %s, against %.3f ms of %s in %s (%.2fx), relative error %.1e",
+                *(build.name, 1e3 * latency.latency_s, build.precision, 1e3 * latency.reference_latency_s),
+                *(latency.reference, latency.reference_precision, latency.speedup, latency.relative_error),
             )
         _warn_of_constant_outputs(build, next(iter(compared.values())))
         return latencies
@@ -103,11 +103,12 @@ def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
         )
 
 
-def _latency(name: str, comparison: Comparison, times: Mapping[str, Sequence[Times]]) -> Latency:
-    own, reference = np.concatenate(times["build"]), np.concatenate(times[name])
-    low, middle, high = map(float, np.quantile(ratios(times[name], times["build"]), (0.25, 0.5, 0.75)))
+def _latency(engine: Engine, comparison: Comparison, times: Mapping[str, Sequence[Times]]) -> Latency:
+    own, reference = np.concatenate(times["build"]), np.concatenate(times[engine.name])
+    low, middle, high = map(float, np.quantile(ratios(times[engine.name], times["build"]), (0.25, 0.5, 0.75)))
     return Latency(
-        reference=name,
+        reference=engine.name,
+        reference_precision=engine.precision,
         latency_s=float(np.median(own)),
         latency_std_s=float(np.std(own)),
         reference_latency_s=float(np.median(reference)),

@@ -7,7 +7,7 @@ import io
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,12 +44,14 @@ class Engine:
         run: runs the network once; its return value is engine-specific.
         outputs: converts that value to arrays.
         give: gives the network other inputs of the same shapes; None if it only runs on those that it began with.
+        precision: what it multiplies.
     """
 
     name: str
     run: Callable[[], Any]
     outputs: Callable[[Any], Arrays]
     give: Callable[[Sequence[NDArray[Any]]], None] | None = None
+    precision: str = "float32"
 
     def compute(self) -> Arrays:
         """Runs the network once and returns its outputs."""
@@ -204,10 +206,12 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
     Raises:
         BuildError: ONNX Runtime cannot load the file.
     """
+    import onnx
     import onnxruntime
 
     try:
         session = onnxruntime_session(part or str(path), threads, path.parent)
+        file = onnx.load_from_string(part) if part else onnx.load(path, load_external_data=False)
     except Exception as error:
         # Each kind of failure in ONNX Runtime raises its own type, without a common base class.
         raise BuildError(f"{path}: ONNX Runtime {onnxruntime.__version__} cannot load it: {error}") from error
@@ -216,8 +220,20 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
     def give(others: Sequence[NDArray[Any]]) -> None:
         feeds.update({each.name: array for each, array in zip(session.get_inputs(), others, strict=True)})
 
+    def outputs(found: Any) -> Arrays:
+        return list(map(np.asarray, found))
+
     give(inputs)
-    return Engine("onnxruntime", lambda: session.run(None, feeds), lambda found: list(map(np.asarray, found)), give)
+    precision = precision_of(node.op_type for node in file.graph.node)
+    return Engine("onnxruntime", lambda: session.run(None, feeds), outputs, give, precision)
+
+
+def precision_of(operators: Iterable[str]) -> str:
+    """Returns what a file with such operators multiplies, where nothing else is asked for."""
+    found = set(operators)
+    if any(part in name for name in found for part in ("QLinear", "QGemm", "Quantize", "Integer")):
+        return "int8"
+    return "float32" + ", weights in few bits" * bool(found & {"DequantizeLinear", "MatMulNBits"})
 
 
 def onnxruntime_session(

@@ -79,6 +79,7 @@ def evaluate_build(
         coverage_share=build.coverage.share,
         latencies=() if absence is not None else tuple(runner.compare(folder, build, pace or Pace())),
         absence=absence,
+        precision=build.precision,
     )
     if absence is None and not runner.is_exact:
         evaluation = with_evidence(runner, folder, build, evaluation, compile_redrawn)

@@ -165,6 +165,8 @@ create table evaluation (
     speedup_low real,
     speedup_high real,
     rounds integer,
+    precision text,
+    reference_precision text,
     relative_error real not null,
     output_variation real,
     variation_error real,

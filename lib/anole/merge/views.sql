@@ -138,7 +138,9 @@ select
     evaluation.speedup,
     evaluation.relative_error,
     build.name as build,
-    evaluation.output_variation
+    evaluation.output_variation,
+    evaluation.precision,
+    evaluation.reference_precision
 from evaluation
 join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at;

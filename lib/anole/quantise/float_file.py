@@ -50,7 +50,17 @@ def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
     folded = onnx.load(path)
     for place, node in enumerate(folded.graph.node):
         node.name = node.name or f"{node.op_type}_{place}"
+    _flatten_biases(folded)
     onnx.save(folded, path)
+
+
+def _flatten_biases(file: onnx.ModelProto) -> None:
+    """Makes a dense layer's bias of one row a vector: ONNX Runtime's quantiser expects a number for each feature."""
+    held = {tensor.name: tensor for tensor in file.graph.initializer}
+    for node in file.graph.node:
+        bias = held.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
+        if bias is not None and len(bias.dims) == 2 and bias.dims[0] == 1:
+            del bias.dims[0]
 
 
 def _with_axes(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -12,11 +12,11 @@ import onnx
 from numpy.typing import NDArray
 
 from anole.evaluate.engines import onnxruntime_session
+from anole.quantise.operators import PRODUCTS
 
 Sample = dict[str, NDArray[Any]]
 """Inputs by name."""
 
-PRODUCTS = ("Conv", "Gemm", "MatMul")
 _MOST_DB = 200.0
 """The ratio of results without any noise."""
 

@@ -18,8 +18,9 @@ from anole.errors import ExtractError, cause
 from anole.extract.samples import read_samples
 from anole.files import write_atomically
 from anole.quantise.float_file import read_file, write_folded
-from anole.quantise.loss import PRODUCTS, Loss, Sample, measure_loss
+from anole.quantise.loss import Loss, Sample, measure_loss
 from anole.quantise.methods import LEAST_DB, METHODS
+from anole.quantise.operators import OPERATORS, PRODUCTS, float_sums
 from anole.words import counted
 
 _log = logging.getLogger(__name__)
@@ -32,13 +33,6 @@ _LEAST_GAIN_DB = 0.2
 
 _MOST_KEPT = 8
 """Samples for methods that keep all values of all samples in memory."""
-
-_MOVING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Split", "Slice", "Pad", "Resize")
-_OPERATORS = [
-    *(*PRODUCTS, "Add", "Mul", "Concat", "Relu", "Clip", "MaxPool", "AveragePool", "GlobalAveragePool"),
-    *_MOVING,
-]
-"""What reads and writes 8 bits. What is delicate stays in float32: exponentials, norms, and products of two values."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +147,7 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
             """Returns the next sample."""
             return next(self._left, None)
 
-    written = exact.with_name("quantised.onnx")
+    file, written = onnx.load(exact), exact.with_name("quantised.onnx")
     with contextlib.redirect_stdout(io.StringIO()), _quiet():
         quantize_static(
             *(str(exact), str(written), Reader()),
@@ -161,12 +155,12 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
             per_channel=True,
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
-            op_types_to_quantize=_OPERATORS,
-            nodes_to_exclude=list(floats),
+            op_types_to_quantize=OPERATORS,
+            nodes_to_exclude=[*floats, *float_sums(file)],
             calibrate_method=getattr(CalibrationMethod, METHODS[method]),
             extra_options={"MatMulConstBOnly": True},
         )
-    return measure_loss(onnx.load(exact), onnx.load(written), samples), written.read_bytes()
+    return measure_loss(file, onnx.load(written), samples), written.read_bytes()
 
 
 @contextlib.contextmanager

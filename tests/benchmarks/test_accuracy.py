@@ -1,0 +1,81 @@
+"""Answers of networks with trained weights are compared as people read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from anole.declared.entries import ModelSpec
+from anole.evaluate.engines import Engine, onnxruntime_engine
+from benchmarks.networks import inputs
+from benchmarks.networks.accuracy import loss, outputs_of
+from benchmarks.networks.trained import in_float, nearest, overlap, same, text
+
+
+def test_a_loss_is_that_of_the_worst_output() -> None:
+    expected = [[np.ones(4), np.array([3.0, 4.0])], [np.ones(4), np.array([3.0, 4.0])]]
+    found = [[np.ones(4), np.array([3.0, 4.0])], [np.ones(4), np.array([4.0, 3.0])]]
+    # The squares of the second output's errors are 2 of 50.
+    assert loss(expected, found) == {"sqnr_db": pytest.approx(10 * np.log10(25)), "cosine": pytest.approx(24 / 25)}
+    assert loss(expected, expected)["sqnr_db"] > 100
+
+
+def test_letters_that_repeat_count_once_and_nothing_counts_not() -> None:
+    assert text(np.eye(4)[[0, 2, 2, 0, 2, 3, 3, 0]]) == (2, 2, 3)
+
+
+def test_answers_are_compared_and_masks_overlap() -> None:
+    expected, found = [[np.array([1, 3])], [np.array([5, 4])]], [[np.array([0, 9])], [np.array([1, 2])]]
+    assert same(lambda outputs: int(outputs[0].argmax()))(expected, found) == 0.5
+    assert overlap(lambda outputs: outputs[0] > 2)(expected, found) == 0.5
+
+
+def test_the_nearest_sentence_is_another_one() -> None:
+    vectors = [[np.array([each])] for each in ([1.0, 0.0], [0.9, 0.1], [0.0, 1.0])]
+    moved = [vectors[0], [np.array([[0.1, 0.9]])], vectors[2]]
+    assert nearest(vectors, vectors) == 1 and nearest(vectors, moved) == pytest.approx(2 / 3)
+
+
+def test_a_state_is_carried_from_step_to_step() -> None:
+    held = [np.zeros(1), np.zeros(1)]
+    engine = Engine(
+        "sum", lambda: held[0] + held[1], lambda found: [found], lambda given: held.__setitem__(slice(2), given)
+    )
+    samples = [[np.array([number]), np.zeros(1)] for number in (1.0, 2.0, 3.0)]
+    case = SimpleNamespace(carried={1: 0})
+    outputs, given = outputs_of(engine, samples, case)
+    assert [each[0].item() for each in outputs] == [1, 3, 6] and [each[1].item() for each in given] == [0, 1, 3]
+
+
+def test_values_of_a_quantised_file_are_in_float32_again(tmp_path: Path) -> None:
+    numbers = {"scale": np.float32(0.5), "zero": np.uint8(0), "held": np.array([2, 4], np.int8), "none": np.int8(0)}
+    pairs = [
+        ("QuantizeLinear", ["x", "scale", "zero"], "q"),
+        ("DequantizeLinear", ["q", "scale", "zero"], "data"),
+        ("DequantizeLinear", ["held", "scale", "none"], "weight"),
+        ("Mul", ["data", "weight"], "y"),
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(operator, read, [made]) for operator, read, made in pairs],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()],
+    )
+    path, x = tmp_path / "net.onnx", np.array([0.3, 0.2], np.float32)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    model = in_float(lambda: ModelSpec("plain", f"onnx:{path}", {"x": (2,)}), tmp_path)
+    np.testing.assert_allclose(onnxruntime_engine(Path(model.location), [x], 1).compute()[0], x * [1, 2])
+
+
+def test_pictures_and_texts_of_both_parts_differ() -> None:
+    assert not set(inputs.sentences(0)) & set(inputs.sentences(1)) and len(inputs.sentences(1)) > 100
+    one, other = (inputs.lines(part, 2, 48, 320, 18) for part in (0, 1))
+    assert one[0][0].shape == (1, 3, 48, 320) and -1 <= one[0][0].min() < one[0][0].max() <= 1
+    assert not np.array_equal(one[0][0], other[0][0])
+    assert [each[0].tolist() for each in inputs.lines(0, 2, 48, 320, 18)] == [each[0].tolist() for each in one]
