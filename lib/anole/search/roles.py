@@ -51,8 +51,8 @@ class History:
 
     @property
     def visited(self) -> NDArray[np.int64]:
-        """The indices of the measured configs, shape (n,)."""
-        return self.space.indices(self.vectors)
+        """The identities of the measured configs in the space, shape (n,)."""
+        return self.space.identities(self.vectors)
 
     @property
     def scores(self) -> NDArray[np.float64]:
@@ -87,7 +87,7 @@ class Candidates:
         scores: the surrogate's scores, shape (n,); zeros before its first fit.
         values: the values that the explorer's critic gives them, shape (n,); None without a critic.
         epsilon: share of a batch that the explorer wants drawn at random; None leaves it to the sampler.
-        log: statistics of the search, stored with the run (steps, queries, losses).
+        log: statistics of the search, stored with the run (steps, queries, losses); samplers add theirs.
     """
 
     vectors: Vectors

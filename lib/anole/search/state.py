@@ -192,6 +192,6 @@ class Search:
         return {} if found is None else {"rank_correlation": found}
 
     def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
-        """Returns the index vectors that are not in `others`."""
+        """Returns the index vectors whose programs are not among those of `others`."""
         space = self.subject.space
-        return vectors[~np.isin(space.indices(vectors), space.indices(others))]
+        return vectors[~np.isin(space.identities(vectors), space.identities(others))]

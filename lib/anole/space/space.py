@@ -69,6 +69,9 @@ class Description(Protocol):
 Figures = Callable[[Columns], NDArray[np.float64]]
 """Maps the columns of n configs to a number for each, shape (n,)."""
 
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, with bits in all places: numbers times it are spread over 64 bits (Knuth, volume 3, section 6.4)."""
+
 
 @dataclass(eq=False, repr=False)
 class Space(Encoding):
@@ -85,6 +88,8 @@ class Space(Encoding):
         toll: optional; the speed that each config's cost takes away from its own, in runs per second; see `worths`.
         merit_is_speed: whether the merit is proportional to what configs are worth, from 0 on and over all algorithms,
             so that a surrogate can begin from it.
+        programs: optional; what determines the program of each config that can run, shape (n, n_figures). Of configs
+            with equal rows, which run the same, a search tries only one.
     """
 
     constraints: Sequence[Constraint] = ()
@@ -94,8 +99,11 @@ class Space(Encoding):
     core: Mapping[str, Sequence[Any]] | None = None
     toll: Figures | None = None
     merit_is_speed: bool = False
+    programs: Callable[[Columns], NDArray[np.int64]] | None = None
     _all_obeying: NDArray[np.bool_] | None = field(default=None, init=False)
     """Which indices are valid, shape (size,), once `every_valid_index` has enumerated the space."""
+    _all_identities: NDArray[np.int64] | None = field(default=None, init=False)
+    """The identities of valid indices, shape (size,), once `every_identity` has."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,14 +123,27 @@ class Space(Encoding):
         return replace(self, knobs=knobs, core=None)
 
     def opened(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
-        """Returns the space of the same knobs without all that is known beforehand: constraints, merit and core.
+        """Returns the space of the same knobs without what is known beforehand: constraints, merit, core and programs.
 
         What configs are worth stays, since it is what a search is for. Wider knobs replace those of their names; then
         configs of these are described, with the same features.
         """
         replacing = {knob.name: knob for knob in wider}
         knobs = [replacing.get(knob.name, knob) for knob in self.knobs]
-        return replace(self, knobs=knobs, constraints=(), describe=describe or self.describe, merit=None, core=None)
+        described = describe or self.describe
+        return replace(self, knobs=knobs, constraints=(), describe=described, merit=None, core=None, programs=None)
+
+    def identities(self, vectors: Vectors) -> NDArray[np.int64]:
+        """Returns a number for each valid index vector, equal for those that run the same program, shape (n,)."""
+        if self.programs is None:
+            return self.indices(vectors)
+        if self._all_identities is not None:
+            return self._all_identities[self.indices(vectors)]
+        code = np.zeros(len(vectors), dtype=np.uint64)
+        for figures in self.programs(self.columns(vectors)).T:
+            code = (code ^ figures.astype(np.uint64)) * _MULTIPLIER
+            code ^= code >> np.uint64(32)
+        return code.view(np.int64)
 
     def valid(self, vectors: Vectors) -> NDArray[np.bool_]:
         """Returns which of the index vectors fulfil every constraint, shape (n,)."""
@@ -196,8 +217,8 @@ class Space(Encoding):
 
     @cached_property
     def valid_indices(self) -> NDArray[np.int64] | None:
-        """All valid indices in order, or None if the space is too large to enumerate in every search."""
-        return None if self.size > _ENUMERABLE else self.every_valid_index
+        """All valid indices in order; None if the space is too large to enumerate in every search, and was not yet."""
+        return self.every_valid_index if self.size <= _ENUMERABLE or self._all_obeying is not None else None
 
     @cached_property
     def every_valid_index(self) -> NDArray[np.int64]:
@@ -205,6 +226,39 @@ class Space(Encoding):
         parts = (np.arange(at, min(at + _ENUMERATED, self.size)) for at in range(0, self.size, _ENUMERATED))
         self._all_obeying = np.concatenate([self._obeying(self.vectors(part)) for part in parts])
         return np.flatnonzero(self._all_obeying)
+
+    def outcomes(self, vectors: Vectors) -> NDArray[np.int64]:
+        """Returns what tells the programs of index vectors apart, none below 0, shape (n, n_figures)."""
+        return self.canonical(vectors) if self.programs is None else self.programs(self.columns(vectors))
+
+    @cached_property
+    def every_identity(self) -> NDArray[np.int64]:
+        """The identities of all valid indices in order, whatever the size of the space; then they are looked up."""
+        if self.programs is None:
+            return self.every_valid_index
+        valid = self.every_valid_index
+        parts = np.array_split(valid, -(-len(valid) // _ENUMERATED) or 1)
+        found = np.concatenate([self.identities(self.vectors(part)) for part in parts])
+        self._all_identities = np.zeros(self.size, dtype=np.int64)
+        self._all_identities[valid] = found
+        return found
+
+    @cached_property
+    def _distinct(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first of all valid indices with each identity, in order, and these identities."""
+        if self.programs is None:
+            return self.every_valid_index, self.every_valid_index
+        first = np.sort(np.unique(self.every_identity, return_index=True)[1])
+        return self.every_valid_index[first], self.every_identity[first]
+
+    def plainest(self, vectors: Vectors) -> Vectors:
+        """Returns for each index vector the first one that runs the same program, if the space can be enumerated."""
+        if self.programs is None or self.valid_indices is None:
+            return vectors
+        indices, identities = self._distinct
+        order = np.argsort(identities)
+        found = np.searchsorted(identities, self.identities(vectors), sorter=order)
+        return self.vectors(indices[order[found]])
 
     def _obeying(self, vectors: Vectors) -> NDArray[np.bool_]:
         held = np.ones(len(vectors), dtype=bool)
@@ -225,21 +279,23 @@ class Space(Encoding):
         ]
 
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Draws distinct valid index vectors, about equally many for each value of balanced knobs, else uniformly.
+        """Draws valid index vectors of distinct programs, evenly for each value of balanced knobs, else uniformly.
 
-        They are n, or as many as the space has beside the indices that must not be drawn.
+        They are n, or as many as the space has beside the identities that must not be drawn.
         """
         excluded = np.asarray(exclude, dtype=np.int64)
         if self.valid_indices is not None:
-            free = self.valid_indices[~np.isin(self.valid_indices, excluded)]
+            indices, identities = self._distinct
+            free = indices[~np.isin(identities, excluded)]
             drawn = rng.choice(free, size=len(free) if self._balanced_at else min(n, len(free)), replace=False)
             return self.vectors(self._by_turns(drawn)[:n])
         drawn = np.empty(0, dtype=np.int64)
         for _ in range(1000):
             indices = self.draw(max(_DRAWN_BALANCED if self._balanced_at else _DRAWN, 4 * n), rng)
-            fresh = indices[self.valid(self.vectors(indices))]
-            joined = np.concatenate([drawn, fresh[~np.isin(fresh, excluded)]])
-            drawn = joined[np.sort(np.unique(joined, return_index=True)[1])]
+            joined = np.concatenate([drawn, indices[self.valid(self.vectors(indices))]])
+            identities = self.identities(self.vectors(joined))
+            first = np.sort(np.unique(identities, return_index=True)[1])
+            drawn = joined[first[~np.isin(identities[first], excluded)]]
             if len(drawn) >= n:
                 break
         return self.vectors(self._by_turns(drawn)[:n])
@@ -258,6 +314,18 @@ class Space(Encoding):
         told_apart = np.column_stack([self.canonical(vectors)[order][:, self._balanced_at], merits[order]])
         first = np.sort(np.unique(told_apart, axis=0, return_index=True)[1])
         return self.vectors(self._by_turns(self.indices(vectors[order[first]]))[:n])
+
+    def foremost(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
+        """Returns at most n index vectors of distinct programs with the highest merit, best first.
+
+        They are those of the whole space if it can be enumerated, else of many that are drawn. Without a merit, nothing
+        is.
+        """
+        if self.merit is None:
+            return np.empty((0, len(self.knobs)), dtype=np.int64)
+        n_drawn = _CONSIDERED if self.valid_indices is None else self.size
+        vectors = self.sample(n_drawn, rng, exclude)
+        return vectors[np.argsort(-self.merit(self.columns(vectors)), kind="stable")[:n]]
 
     @cached_property
     def best_drawn(self) -> dict[str, Any]:

@@ -18,13 +18,15 @@ _NEAR = 0.01
 class Frontier:
     """Scores configs for an explorer, each once, and remembers the `n_best` most promising that were never measured.
 
+    Of configs that run the same program, only the first one that is promising is remembered.
+
     A change among these counts if it is among the first `n_watched`, or anywhere if that is None.
     """
 
     def __init__(self, surrogate: Surrogate, history: History, n_best: int, n_watched: int | None = None) -> None:
         self._surrogate, self._space = surrogate, history.space
         self._n_best, self._n_watched = n_best, min(n_best, n_watched or n_best)
-        self._visited = set(history.visited.tolist())
+        self._taken = set(history.visited.tolist())
         self._scores: dict[int, float] = {}
         self._best: list[tuple[float, int]] = []
         self._watched: list[tuple[float, int]] = []
@@ -39,17 +41,21 @@ class Frontier:
         unseen = {index: row for row, index in enumerate(indices) if index not in self._scores}
         changed = False
         if unseen:
-            scores = self._surrogate.score(vectors[list(unseen.values())]).tolist()
+            fresh = vectors[list(unseen.values())]
+            scores = self._surrogate.score(fresh).tolist()
             self._scores.update(zip(unseen, scores, strict=True))
-            for entry in zip(scores, unseen, strict=True):
-                if entry[1] not in self._visited and _enter(self._best, entry, self._n_best):
+            for entry, identity in zip(
+                zip(scores, unseen, strict=True), self._space.identities(fresh).tolist(), strict=True
+            ):
+                if identity not in self._taken and _enter(self._best, entry, self._n_best):
+                    self._taken.add(identity)
                     changed |= _enter(self._watched, entry, self._n_watched)
         return np.array([self._scores[index] for index in indices]), changed
 
     def candidates(self, **log: float) -> Candidates:
         """Returns the best configs, the most promising first, with the statistics of the search."""
         ranking = sorted(self._best, reverse=True)
-        vectors = self._space.vectors([index for _, index in ranking])
+        vectors = self._space.plainest(self._space.vectors([index for _, index in ranking]))
         return Candidates(vectors, np.array([score for score, _ in ranking]), {"queries": len(self), **log})
 
 

@@ -45,11 +45,11 @@ class _GuidedExplorer(AnnealingExplorer):
         if surrogate.fitted:
             return super().propose(surrogate, history, rng)
         space, n, share = history.space, self.settings.n_candidates, self.settings.led_share
-        first = history.default[~np.isin(space.indices(history.default), history.visited)]
-        led = space.promising(round(share * n), rng, exclude=np.append(history.visited, space.indices(first)))
+        first = history.default[~np.isin(space.identities(history.default), history.visited)]
+        led = space.promising(round(share * n), rng, exclude=np.append(history.visited, space.identities(first)))
         uniform = draw(history, n, rng)
-        known = space.indices(np.concatenate([first, led]))
-        fresh = uniform.vectors[~np.isin(space.indices(uniform.vectors), known)]
+        known = space.identities(np.concatenate([first, led]))
+        fresh = uniform.vectors[~np.isin(space.identities(uniform.vectors), known)]
         vectors = np.concatenate([first, _merged(led, fresh, share)])[:n]
         return replace(uniform, vectors=vectors, scores=np.zeros(len(vectors)))
 

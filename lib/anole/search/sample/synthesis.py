@@ -32,11 +32,11 @@ def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
 
 
 def fresh(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -> Iterator[NDArray[np.int64]]:
-    """Yields the index vectors, shape (n_knobs,), that are not taken, and marks each yielded one as taken."""
+    """Yields the index vectors, shape (n_knobs,), whose identities are not taken, and marks those as taken."""
     for vector in vectors:
-        index = int(space.indices(vector))
-        if index not in taken:
-            taken.add(index)
+        identity = int(space.identities(vector[None])[0])
+        if identity not in taken:
+            taken.add(identity)
             yield vector
 
 

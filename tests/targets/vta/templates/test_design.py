@@ -165,10 +165,27 @@ def test_a_buffer_only_limits_the_schedule(data):
 
 def test_configs_with_other_programs_are_told_apart():
     space = conv2d_space(LAYERS[1], DEFAULT, Bounds())
-    vectors = space.sample(300, np.random.default_rng(0))
+    vectors = space.vectors(np.random.default_rng(0).choice(space.valid_indices, 300, replace=False))
     rows = [tuple(row) for row in programs_of(LAYERS[1], DEFAULT, space.columns(vectors)).tolist()]
     programs = [design_of(LAYERS[1], DEFAULT, space.config(vector)).program for vector in vectors]
     assert 50 < len(set(rows)) == len(set(programs)) == len(set(zip(rows, programs, strict=True))) < 300
+    assert len(set(space.identities(vectors).tolist())) == len(set(rows))
+
+
+def test_no_search_tries_two_configs_of_one_program():
+    """Of configs that differ only in unused buffers, the one with the smallest stands for all."""
+    space = conv2d_space(LAYERS[1], DEFAULT, Bounds())
+    drawn = space.sample(space.size, np.random.default_rng(0))
+    identities = space.identities(drawn)
+    assert len(np.unique(identities)) == len(drawn) < len(space.valid_indices) / 4
+    assert not np.isin(
+        space.identities(space.sample(100, np.random.default_rng(1), identities[:-50])), identities[:-50]
+    ).any()
+    larger = space.vectors(space.valid_indices)
+    buffers = [position for position, knob in enumerate(space.knobs) if knob.name in BUFFERS]
+    least = space.plainest(larger)
+    np.testing.assert_array_equal(space.identities(least), space.identities(larger))
+    assert (least[:, buffers] <= larger[:, buffers]).all()
 
 
 @pytest.mark.parametrize("layer", LAYERS[:2], ids=lambda layer: layer.label)

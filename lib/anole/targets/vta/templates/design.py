@@ -90,8 +90,10 @@ def conv2d_space(
     def speed(columns: Columns) -> NDArray[np.float64]:
         return frequency_hz / least_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
 
+    # Buffers that are searched have sizes that make no difference.
+    programs = None if bounds is None else partial(programs_of, w, base)
     runs = Constraint("the accelerator cannot run it so", lambda columns: tiles_of(w, base, columns)[1] > 0)
-    space = partial(Space, knobs, [runs], merit_is_speed=True)
+    space = partial(Space, knobs, [runs], merit_is_speed=True, programs=programs)
     if bounds is None:
         constrained = space(merit=speed)
     elif bounds.penalty_form == "share":
