@@ -1,0 +1,56 @@
+"""Coordinate descent: the neighbours of the fastest measured configs, then the configs of most merit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.explore.by_merit import ByMerit
+from anole.search.roles import Candidates, History, Surrogate
+from anole.search.sample.synthesis import fresh
+from anole.search.settings import Range, Stateless
+from anole.space.space import Space, Vectors
+
+
+@dataclass(frozen=True)
+class Descent(Stateless):
+    """Proposes the neighbours of the fastest configs so far, and before and besides them configs of most merit.
+
+    A neighbour differs in one knob, by one value. Without a surrogate, a search takes milliseconds. After Canesche et
+    al., "The Droplet Search Algorithm for Kernel Scheduling" (TACO 2024), which descends along one knob after the other
+    from one config; here a batch has the neighbours of several.
+
+    Attributes:
+        n_best: number of the fastest configs whose neighbours are proposed.
+        led_share: share of the candidates that are neighbours, where there are enough of them.
+        n_candidates: number of proposed configs.
+    """
+
+    name: ClassVar[str] = "descent"
+
+    n_best: Annotated[int, Range(1)] = 4
+    led_share: Annotated[float, Range(0, 1)] = 0.75
+    n_candidates: Annotated[int, Range(1)] = 16
+
+    def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        """Returns the candidates, neighbours of the fastest first; their scores are zero, for nothing was predicted."""
+        space, fastest = history.space, np.argsort(-history.gflops, kind="stable")[: self.n_best]
+        taken = set(history.visited.tolist())
+        near = chain.from_iterable(_neighbours(space, history.vectors[row]) for row in fastest if history.gflops[row])
+        led = list(islice(fresh(near, taken, space), round(self.led_share * self.n_candidates)))
+        rest = ByMerit(2 * self.n_candidates).propose(surrogate, history, rng).vectors
+        vectors = [*led, *islice(fresh(rest, taken, space), self.n_candidates - len(led))]
+        return Candidates(space.vectors_of([]) if not vectors else np.array(vectors), np.zeros(len(vectors)))
+
+
+def _neighbours(space: Space, vector: NDArray[np.int64]) -> Iterator[Vectors]:
+    """Yields the valid index vectors, shape (n_knobs,), that differ from one in one knob, by one value."""
+    steps = np.concatenate([np.eye(len(vector), dtype=np.int64), -np.eye(len(vector), dtype=np.int64)])
+    near = vector + steps
+    near = near[((near >= 0) & (near < space.cardinalities)).all(axis=1)]
+    yield from near[space.valid(near)]
