@@ -23,7 +23,8 @@ from .conftest import searched
 def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
     """Returns the batch sizes of a search that knows the landscape, but for the last one, which the budget cuts off."""
     annealing = {"name": "annealing", "n_candidates": n_candidates, "n_steps": 100}
-    settings = replace(read_tuner({"preset": "chameleon", "explorer": annealing}), surrogate=Oracle(formula, best_s))
+    of_all_knobs = {"preset": "chameleon", "explorer": annealing, "sampler": {"clustered": "all"}}
+    settings = replace(read_tuner(of_all_knobs), surrogate=Oracle(formula, best_s))
     return batch_sizes(searched(formula, settings, 128))[:-1]
 
 

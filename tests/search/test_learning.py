@@ -24,9 +24,13 @@ from .conftest import searched
 EXPLORERS: Mapping[str, Mapping[str, Any]] = {
     "release": {"n_trials": 32, "explorer": {"n_steps": 250}},
     "chameleon": {"n_trials": 160, "explorer": {}},
-    "dcoc": {"n_trials": 32, "explorer": {"n_steps": 250}},
+    "dcoc": {"n_trials": 32, "batch": 16, "explorer": {"n_steps": 250, "converged_share": None}},
 }
-"""Presets whose explorer learns, with a budget of two searches; of `chameleon`, whose episodes end early, eight."""
+"""Presets whose explorer learns, with a budget of two searches; of `chameleon`, whose episodes end early, eight.
+
+Episodes of `dcoc`, which end as early, take all steps here, and two searches of 16 trials: a batch of 64 hides what
+they learned.
+"""
 
 SURROGATES: Mapping[str, Any] = {
     "autotvm": {"learning_rate": 0},
@@ -60,7 +64,8 @@ def pays(formula: Formula, best_s: float, own: TunerSettings, twin: TunerSetting
 
 def explorer_pays(preset: str, seeds: range) -> float:
     formula, own = ridge(), EXPLORERS[preset]
-    settings = replace(read_tuner({"preset": preset, "explorer": own["explorer"]}), surrogate=Oracle(formula, 1e-3))
+    plain = {"preset": preset, **{name: own[name] for name in ("batch", "explorer") if name in own}}
+    settings = replace(read_tuner(plain), surrogate=Oracle(formula, 1e-3))
     twin = replace(settings, explorer=replace(settings.explorer, learning_rate=0.0))
     return pays(formula, 1e-3, settings, twin, own["n_trials"], 4, seeds)
 

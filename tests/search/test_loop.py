@@ -20,7 +20,7 @@ from anole.search.progress import expected_gain
 from anole.search.roles import Examples
 from anole.search.state import Search, Subject
 from anole.search.watch import Watch
-from anole.space import ALGORITHM
+from anole.space import ALGORITHM, Space, option_knob
 from anole.testing import formulas
 from anole.testing.in_memory import tune_in_memory
 
@@ -30,6 +30,7 @@ BRISK = {
             "preset": "autotvm",
             "explorer": {"n_chains": 16, "n_steps": 15, "n_candidates": 16},
             "surrogate": {"max_rounds": 20},
+            "sampler": {"least_random": 0},
             "batch": 6,
         }
     ),
@@ -266,6 +267,22 @@ def test_a_space_is_measured_to_its_end_and_no_further(formula, settings):
     assert again.best == session.best
     again = Session(small, settings, 60, recorded=session.trials[:7]).run()
     assert len(small.asked) == 1
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_program_costs_two_trials(preset):
+    """A size makes no difference, so that there are 48 programs of 384 configs."""
+    knobs = [option_knob("size", list(range(8))), option_knob("x", list(range(8))), option_knob("y", list(range(6)))]
+    space = Space(knobs, programs=lambda columns: np.stack([columns["x"], columns["y"]], axis=1))
+
+    def measure(configs):
+        for config in configs:
+            yield Measurement(Status.OK, latency_s=1e-3 * (1 + (config["x"] - 5) ** 2 + config["y"]))
+
+    trials = []
+    tuner = replace(PRESETS[preset], min_gain=None)
+    tune_in_memory(Subject(space, 1, "task"), tuner, measure, 48, seed=0, watch=Watch(lambda *_: None, trials.append))
+    assert len(trials) == len({(trial.config["x"], trial.config["y"]) for trial in trials}) == 48
 
 
 def test_a_record_of_another_space_is_refused(bowl, settings):

@@ -37,7 +37,10 @@ def test_autotvm_is_what_was_published():
             "patience_over": 64,
             "n_candidates": 128,
         },
-        "sampler": {"name": "greedy", "epsilon": 0.05, "diversity_ratio": 2.0, "diversity_weight": 0.02},
+        "sampler": {
+            **{"name": "greedy", "epsilon": 0.05, "diversity_ratio": 2.0, "diversity_weight": 0.02},
+            "least_random": 1,
+        },
         "surrogate": {
             "name": "boosted_trees",
             "objective": "regression",
@@ -58,6 +61,14 @@ def test_autotvm_is_what_was_published():
         "warm_start": False,
         "max_iterations": None,
     }
+
+
+def test_settings_that_were_added_are_told_only_where_they_are_not_the_default():
+    """So the default preset's runs keep their keys."""
+    before = {"name": "greedy", "epsilon": 0.05, "diversity_ratio": 2.0, "diversity_weight": 0.02}
+    assert read_tuner({"preset": "anole"}).to_json()["sampler"] == before
+    changed = read_tuner({"preset": "anole", "sampler": {"least_random": 2}}).to_json()
+    assert changed["sampler"] == {**before, "least_random": 2}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -82,6 +93,7 @@ def test_the_papers_presets_have_the_papers_constants():
         assert (explorer.n_epochs, explorer.clip) == (3, 0.3)
         assert (explorer.value_coefficient, explorer.entropy_coefficient) == (1.0, 0.1)
         assert (sampler.k_min, sampler.k_max, sampler.threshold, sampler.synthesis) == (8, 64, 2.5, "mode")
+        assert (sampler.clustered, sampler.n_random) == ("widest", 3), "as in the authors' code"
         assert read_tuner({"preset": preset}).batch == 64
         assert explorer.converged_share == 0.75, "both codes end an episode when three quarters of the knobs stay"
     assert (parts("release")[0].min_steps, parts("chameleon")[0].min_steps) == (129, 0), "only RELEASE's code waits"

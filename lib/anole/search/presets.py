@@ -39,13 +39,16 @@ from anole.search.surrogate.merit_trees import MeritTrees
 _PLANNED = 64
 """Number of candidates that RELEASE, Chameleon and DCOC sample from: their b_GBT, as in the authors' code."""
 
+_AS_PUBLISHED = AdaptiveSampler(clustered="widest", n_random=3)
+"""Adaptive sampling as the authors' code has it, of the knobs with the most values."""
+
 PRESETS = {
     settings.preset: settings
     for settings in (
         TunerSettings("random", Random(), First(), Blind(), Fixed()),
-        TunerSettings("autotvm", Annealing(), EpsilonGreedy(), BoostedTrees(), Fixed()),
-        TunerSettings("release", PPO(n_candidates=_PLANNED, min_steps=129), AdaptiveSampler(), BoostedTrees(), Fixed()),
-        TunerSettings("chameleon", PPO(n_candidates=_PLANNED), AdaptiveSampler(), BoostedTrees(), Fixed()),
+        TunerSettings("autotvm", Annealing(), EpsilonGreedy(least_random=1), BoostedTrees(), Fixed()),
+        TunerSettings("release", PPO(n_candidates=_PLANNED, min_steps=129), _AS_PUBLISHED, BoostedTrees(), Fixed()),
+        TunerSettings("chameleon", PPO(n_candidates=_PLANNED), _AS_PUBLISHED, BoostedTrees(), Fixed()),
         TunerSettings(
             "adatune",
             ContextualAnnealing(n_candidates=64, patience_over=32),
@@ -54,9 +57,7 @@ PRESETS = {
             AdaptiveEvaluator(),
             batch=32,
         ),
-        TunerSettings(
-            "dcoc", MAPPO(n_candidates=_PLANNED), Confidence(temperature=0.1), BoostedTrees(), Fixed(), batch=16
-        ),
+        TunerSettings("dcoc", MAPPO(n_candidates=_PLANNED), Confidence(), BoostedTrees(), Fixed()),
         TunerSettings(
             "anole",
             GuidedAnnealing(n_steps=150, patience=25, patience_over=None),

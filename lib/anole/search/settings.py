@@ -18,7 +18,7 @@ class Settings(Protocol):
     """A frozen dataclass whose fields can be set in models.yaml.
 
     A field is an int, float, bool or str, or one of the values of a `Literal`; a number may have a `Range`;
-    any field may be ``| None``.
+    any field may be ``| None``. ``added`` may name fields that did not always exist, whose defaults change nothing.
     """
 
     name: ClassVar[str]
@@ -86,7 +86,16 @@ class TunerSettings:
     def _plain(self) -> dict[str, Any]:
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         parts = {role: own.pop(role) for role in ("explorer", "sampler", "surrogate", "evaluator")}
-        return own | {role: {"name": part.name, **asdict(part)} for role, part in parts.items()}
+        return own | {role: {"name": part.name, **_told(part)} for role, part in parts.items()}
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """Returns the settings of a part; those that were added later, only where they are not the default.
+
+    So runs of before keep their keys.
+    """
+    added, defaults = getattr(part, "added", ()), {field.name: field.default for field in fields(part)}
+    return {name: value for name, value in asdict(part).items() if name not in added or value != defaults[name]}
 
 
 def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -215,3 +215,27 @@ def test_the_numbers_of_clusters_tried(bowl, k_min, k_max, n, k):
     sampler, history = AdaptiveSampler(k_min=k_min, k_max=k_max), measured(bowl.space)
     found = np.array(chosen(sampler, history, vectors, np.zeros(200), n))
     assert len(found) == k and len(np.unique(found[:, 0])) > k / 2
+
+
+def test_the_last_of_a_batch_may_be_random(bowl):
+    """13 of 16 are of the candidates, which are in one corner, and 3 are drawn from all of the space."""
+    history = bowl.history(0)
+    space = history.space
+    corner = space.vectors(np.arange(200))
+    sampler = AdaptiveSampler(k_min=16, k_max=17, representative="best", synthesis="nearest", n_random=3)
+    found = choose(sampler, Candidates(corner, np.linspace(1, 0, 200)), history, 64, 0)
+    assert len(found) == 16 and np.isin(space.indices(found), space.indices(corner)).sum() == 13
+    assert len(np.unique(space.indices(found))) == 16
+
+
+def test_the_two_widest_knobs_alone_may_be_clustered():
+    """Two clusters of these; a third knob, whose values lie farther apart in [0, 1], makes no difference."""
+    space = space_of([40, 2, 30])
+    vectors = np.array([[x + dx, odd, y] for x, y in ((3, 4), (33, 24)) for dx in (0, 2) for odd in (0, 1)])
+    sampler = AdaptiveSampler(k_min=2, k_max=3, clustered="widest")
+    found = choose(sampler, Candidates(vectors, np.linspace(1, 0, 8)), measured(space), 2, 0)
+    assert sorted(found[:, [0, 2]].tolist()) == [[4, 4], [34, 24]]
+    both = {
+        tuple(choose(sampler, Candidates(vectors, np.ones(8)), measured(space), 2, seed)[:, 1]) for seed in range(9)
+    }
+    assert len(both) > 1, "the third knob is that of a random candidate"

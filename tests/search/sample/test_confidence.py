@@ -59,3 +59,19 @@ def test_what_was_measured_does_not_come_instead():
     vectors = SPACE.vectors([2 + 10 * b for b in range(4)])
     found = chosen(Candidates(vectors, np.arange(4.0)), 4)
     assert sorted(found[:, 1].tolist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_in_units_of_their_deviation_the_size_of_values_makes_no_difference(scale):
+    values = np.linspace(0, 1, 100) ** 2
+    found = chosen(Candidates(ALL, np.zeros(100), values=scale * values), 10)
+    np.testing.assert_array_equal(found, chosen(Candidates(ALL, np.zeros(100), values=values), 10))
+    in_scores = [chosen(Candidates(ALL, scale * values), 10, units="score") for _ in range(2)]
+    np.testing.assert_array_equal(*in_scores)
+
+
+@pytest.mark.parametrize(("values", "n"), [(np.zeros(100), 100), (np.where(np.arange(100) < 4, 1e3, 0.0), 4)])
+def test_the_log_says_between_how_many_candidates_is_drawn(values, n):
+    candidates = Candidates(ALL, values, {"steps": 7.0})
+    chosen(candidates, 10, units="score")
+    assert candidates.log == {"steps": 7.0, "drawn_between": pytest.approx(n)}

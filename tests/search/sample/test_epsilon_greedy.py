@@ -13,9 +13,10 @@ from anole.search.roles import Candidates
 from anole.search.sample.contextual_greedy import ContextualGreedy
 from anole.search.sample.epsilon_greedy import EpsilonGreedy, pick_diverse
 from anole.search.sample.first import First
+from anole.space import Space, option_knob
 
 from ...examples import examples
-from ..conftest import choose
+from ..conftest import choose, measured
 
 
 def objective(vectors, scores, rows, weight):
@@ -107,3 +108,19 @@ def test_what_is_not_random_is_chosen_as_greedy_does(history, candidates, asked)
     contextual = rows_of(ContextualGreedy(0.5, diversity_weight=0.3), told, history, 32)
     assert contextual == rows_of(EpsilonGreedy(asked or 0.5, diversity_weight=0.3), told, history, 32)
     assert contextual[:16] != list(range(16))
+
+
+def test_a_small_batch_has_at_least_as_many_random_configs_as_are_asked_for(history, candidates):
+    """A twentieth of 16 is none."""
+    counts = [rows_of(EpsilonGreedy(0.05, None, least_random=n), candidates, history, 16).count(-1) for n in (0, 1, 20)]
+    assert counts == [0, 1, 16]
+
+
+def test_knobs_that_change_no_program_are_no_diversity(bowl):
+    """The first half has one program for all values of a knob, the second one for each."""
+    knobs = [option_knob("size", list(range(8))), option_knob("tile", list(range(8)))]
+    space = Space(knobs, programs=lambda columns: np.stack([columns["tile"]], axis=1))
+    vectors = np.array([[size, 0] for size in range(8)] + [[0, tile] for tile in range(1, 8)])
+    sampler = EpsilonGreedy(0.0, diversity_ratio=2.0, diversity_weight=1.0)
+    found = choose(sampler, Candidates(vectors, np.linspace(1, 0.9, 15)), measured(space), 8)
+    assert sorted(found[:, 1]) == list(range(8))

@@ -40,9 +40,15 @@ class AdaptiveSampler(Stateless):
             ``nearest``, the candidate nearest to the centroid, without synthesis.
         n_best: number of the most promising candidates to consider; null takes all, as the papers do.
         max_points: at most this many of them, drawn uniformly, are clustered; bounds the time of a choice.
+        clustered: what k-means sees of a candidate: ``all`` knobs, each scaled to [0, 1] (the papers), or, as the
+            authors' code, the indices of the two knobs with the most values (``widest``); a centroid then takes its
+            other knobs from a candidate that is drawn uniformly.
+        n_random: how many of the chosen are replaced by uniform configs. In the authors' code, the last twentieth of
+            each plan of 64 is random, so that of 16 configs 3 are.
     """
 
     name: ClassVar[str] = "adaptive"
+    added: ClassVar[frozenset[str]] = frozenset({"clustered", "n_random"})
 
     k_min: Annotated[int, Range(1, 256)] = 8
     k_max: Annotated[int, Range(2, 257)] = 64
@@ -52,17 +58,21 @@ class AdaptiveSampler(Stateless):
     synthesis: Literal["mode", "cluster", "nearest"] = "mode"
     n_best: Annotated[int, Range(1)] | None = None
     max_points: Annotated[int, Range(1)] = 4096
+    clustered: Literal["all", "widest"] = "all"
+    n_random: Annotated[int, Range(0, 256)] = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns one config for each cluster."""
+        """Returns one config for each cluster, the last few of them replaced by random ones."""
         space, considered = history.space, candidates.vectors[: self.n_best]
         if not len(considered):
             return considered
         size = min(len(considered), self.max_points)
         rows = np.sort(rng.choice(len(considered), size, replace=False))
         vectors, scores = considered[rows], candidates.scores[rows]
-        points = space.normalized(vectors)
-        clusters = find_knee(points, self._ks(min(n, size)), self.threshold, rng)
+        seen = self._seen(space)
+        points = vectors[:, seen].astype(np.float32) if self.clustered == "widest" else space.normalized(vectors)
+        n_distinct = len(np.unique(points, axis=0))
+        clusters = find_knee(points, self._ks(min(n, n_distinct)), self.threshold, rng)
         modes = synthesize(considered, space)
         taken = set(history.visited.tolist())
         chosen = []
@@ -70,30 +80,51 @@ class AdaptiveSampler(Stateless):
             members = vectors[clusters.labels == cluster]
             distances = np.square(points - clusters.centroids[cluster]).sum(axis=1)
             nearest = vectors[np.argsort(distances, kind="stable")]
-            first = self._representative(space, clusters.centroids[cluster], members, nearest)
+            centroid = self._whole(clusters.centroids[cluster], seen, considered, space, rng)
+            first = self._representative(space, centroid, members, nearest)
             synthesized = {"mode": modes, "cluster": synthesize(members, space), "nearest": ()}[self.synthesis]
-            # There are no more clusters than candidates, so that the last resort never runs out.
+            # There are no more clusters than distinct points, so that the last resort never runs out.
             chosen.append(next(fresh(chain(first, synthesized, nearest), taken, space)))
-        return np.array(chosen)
+        kept = np.array(chosen[: max(1, len(chosen) - self.n_random)])
+        known = np.concatenate([history.visited, space.identities(kept)])
+        return np.concatenate([kept, space.sample(len(chosen) - len(kept), rng, exclude=known)])
+
+    def _seen(self, space: Space) -> NDArray[np.int64]:
+        """Returns the positions of the knobs that are clustered."""
+        if self.clustered == "all":
+            return np.arange(len(space.knobs))
+        return np.sort(np.argsort(-space.cardinalities, kind="stable")[:2])
+
+    def _whole(
+        self,
+        centroid: NDArray[np.float32],
+        seen: NDArray[np.int64],
+        considered: Vectors,
+        space: Space,
+        rng: np.random.Generator,
+    ) -> Vectors:
+        """Returns the index vector of a centroid of the knobs that are clustered, valid or not, shape (n_knobs,)."""
+        if self.clustered == "all":
+            return np.asarray(space.denormalized(centroid[None])[0])
+        vector = np.array(considered[rng.integers(len(considered))])
+        vector[seen] = centroid.astype(np.int64)
+        return vector
 
     def _ks(self, most: int) -> range:
         """Returns the numbers of clusters to try: at least one number, none above `most`."""
         first = min(self.k_min, most)
         return range(first, max(first, min(self.k_max - 1, most)) + 1, self.k_step)
 
-    def _representative(
-        self, space: Space, centroid: NDArray[np.float32], members: Vectors, nearest: Vectors
-    ) -> Vectors:
-        """Returns the config that represents a cluster, shape (1, n_knobs).
+    def _representative(self, space: Space, centroid: Vectors, members: Vectors, nearest: Vectors) -> Vectors:
+        """Returns the config that represents a cluster, shape (1, n_knobs), given its centroid's, shape (n_knobs,).
 
         Its own candidates are given the most promising first, and all candidates those nearest to the centroid first.
         """
         if self.representative == "best":
             return members[:1]
-        rounded = space.denormalized(centroid[None])
-        if self.representative == "nearest" or not space.valid(rounded)[0]:
+        if self.representative == "nearest" or not space.valid(centroid[None])[0]:
             return nearest[:1]
-        return rounded
+        return centroid[None]
 
 
 @dataclass(frozen=True)

@@ -25,28 +25,37 @@ class Confidence(Stateless):
     surrogate's first fit, they say nothing, and every drawn config stays.
 
     Attributes:
-        temperature: divides the values before the softmax. The paper has none, but its values are in units of its
-            reward, the inverse of seconds; of scores of 0 to 1, as here, the softmax at 1 is close to uniform.
-        version: what the same settings choose; version 1 replaced every config of a batch whose values were equal.
+        temperature: divides the values before the softmax.
+        units: of the values: the surrogate's ``score``, of which a softmax is close to uniform, or their own
+            ``deviation`` among the candidates. The paper's are in inverse seconds, whose size depends on the layer.
+        version: what the same settings choose; version 1 replaced every config of a batch whose values were equal,
+            and version 2 had scores as units.
     """
 
     name: ClassVar[str] = "confidence"
 
     temperature: Annotated[float, Range(1e-6)] = 1.0
-    version: Literal[2] = 2
+    units: Literal["score", "deviation"] = "deviation"
+    version: Literal[3] = 3
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns the confident among the drawn candidates, and then what replaces the others."""
+        """Returns the confident among the drawn candidates, and then what replaces the others.
+
+        Between how many equally likely candidates the draw is in effect, the inverse of the chances' sum of squares,
+        is logged beside the explorer's figures.
+        """
         if not len(candidates.vectors):
             return candidates.vectors
         space = history.space
         values = candidates.scores if candidates.values is None else candidates.values
-        chances = softmax(values / self.temperature)
+        unit = float(values.std()) or 1.0 if self.units == "deviation" else 1.0
+        chances = softmax(values / (unit * self.temperature))
+        candidates.log["drawn_between"] = float(1 / np.square(chances).sum())
         drawn = rng.choice(len(values), size=min(n, len(values)), replace=False, p=chances)
         confident = above_median(values)[drawn]
         selected = candidates.vectors[drawn]
         chosen = selected[confident]
-        taken = set(chain(history.visited.tolist(), space.indices(chosen).tolist()))
+        taken = set(chain(history.visited.tolist(), space.identities(chosen).tolist()))
         instead = fresh(chain(synthesize(selected, space), selected[~confident]), taken, space)
         # The replaced configs themselves come last, so that the replacements never run out.
         return np.array([*chosen, *islice(instead, len(selected) - len(chosen))])

@@ -73,7 +73,8 @@ FORMS = [{"observes": observes, "critic": critic} for observes in ("all", "own")
 )
 def test_agents_learn_to_follow_a_ridge(form, seeds):
     """Each agent has a pair of knobs. Without learning, the same walks find 0.6 to 0.8 of the optimum."""
-    best = [best_of_two(MAPPO(n_steps=300, n_candidates=64, **form), seed)[0] for seed in seeds]
+    mappo = MAPPO(n_steps=300, converged_share=None, n_candidates=64, **form)
+    best = [best_of_two(mappo, seed)[0] for seed in seeds]
     assert np.mean(best) > 0.93
 
 
@@ -96,6 +97,14 @@ def test_the_log_says_how_the_search_went(history, oracle):
         assert 0 < log["episode_steps"] <= log["steps"] <= 60
         assert log["updates"] == -(-log["steps"] // 20)
         assert 0 <= log["clip_fraction"] <= 1 and log["explained_variance"] <= 1
+
+
+def test_episodes_may_walk_one_by_one_and_learn_after_each(history, oracle):
+    """As the papers' do."""
+    settings = replace(BRIEF, n_episodes=6, n_steps=12, horizon=12, converged_share=None, at_once=1)
+    alone, beside = (propose(each, oracle, history).log for each in (settings, replace(settings, at_once=None)))
+    assert (alone["updates"], alone["steps"], alone["episode_steps"]) == (6, 72, 12)
+    assert (beside["updates"], beside["steps"], beside["episode_steps"]) == (1, 12, 12)
 
 
 def test_hands_over_every_config_it_came_by_or_the_best(history, oracle):

@@ -135,7 +135,7 @@ def narrow():
 
 def moves_from_one_config(space, n, n_enumerable=1 << 20):
     """Returns agents that have learned something, each joint move that they made, and how often they made it."""
-    learner = Learner(MAPPO(), space, np.random.default_rng(0))
+    learner = Learner(MAPPO(ratio="agent"), space, np.random.default_rng(0))
     with torch.no_grad():
         for parameter in learner.networks.parameters():
             parameter.add_(0.7 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
@@ -200,7 +200,7 @@ def test_an_agent_learns_from_the_advantage_by_its_own_critic(narrow):
 @pytest.mark.parametrize("critic", ["actions", "state"])
 def test_an_agent_learns_as_it_would_alone(space, critic):
     """The number of agents does not change how much entropy weighs beside an agent's own objective."""
-    settings = MAPPO(critic=critic)
+    settings = MAPPO(critic=critic, ratio="agent")
     learner, *done = rolled(space, settings)
     batch = learner.batch(*done)
     figures = losses(learner.networks, batch, settings.clip)
@@ -230,3 +230,20 @@ def test_takes_the_papers_steps():
         theta -= 0.05 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-5)
         assert parameter.tolist() == pytest.approx(theta.tolist())
     assert parameter.grad is None and idle.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("critic", ["actions", "state"])
+def test_each_knob_has_a_ratio_of_its_own_and_an_agent_the_mean_entropy(space, critic):
+    """As in the code of MAPPO's authors; the agents' knobs are 0 and 2, and 1."""
+    learner, *done = rolled(space, MAPPO(critic=critic))
+    batch = learner.batch(*done)
+    log_probs = log_probabilities(learner.networks.logits(batch.states), batch.allowed.transpose(0, 1)).detach()
+    taken = log_probs.gather(0, batch.actions[None])[0]
+    far = replace(batch, log_probs=batch.log_probs - torch.tensor([1.0, 0.0, 0.0]))
+    figures = losses(learner.networks, far, 0.2)
+    torch.testing.assert_close(batch.log_probs, taken[:, [0, 2, 1]])
+    weights = batch.weights[:, [0, 0, 1]] if critic == "actions" else batch.weights.expand(-1, 3)
+    gains = torch.minimum(math.e * weights[:, 0], 1.2 * weights[:, 0]) + weights[:, 1] + weights[:, 2]
+    assert float(figures["policy_loss"].detach()) == pytest.approx(-float(gains.mean()), abs=1e-5)
+    entropies = -(log_probs.exp() * log_probs).sum(dim=0).mean(dim=0)
+    assert float(figures["entropy"].detach()) == pytest.approx(float(entropies[[0, 2]].mean() + entropies[1]), abs=1e-5)

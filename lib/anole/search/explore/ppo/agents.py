@@ -55,8 +55,10 @@ class MAPPO(Episodes):
     DCOC takes the constants of its training from the MAPPO paper (section 4.1). The defaults are those of that paper's
     code (marlbenchmark/on-policy): `clip`, `entropy_coefficient`, value normalisation, gain 0.01 of the policies' last
     layers and Adam's epsilon 1e-5 from ``config.py``; learning rate, epochs and a single minibatch from
-    ``train_mpe_spread.sh``, whose rollouts are like these: three agents, 128 episodes, 25 steps. As there, each agent
-    has its own probability ratio, and advantages are standardised over a whole rollout. How far a walk looks ahead,
+    ``train_mpe_spread.sh``, whose rollouts are like these: three agents, 128 episodes, 25 steps. As there, each part of
+    an agent's action has its own probability ratio, an agent's entropy is the mean of its parts' (``act.py``,
+    ``r_mappo.py``), and advantages are standardised over a whole rollout. Episodes end early as Chameleon's, for DCOC's
+    500 steps are the most (table 3). How far a walk looks ahead,
     `discount` and `gae_lambda`, is Chameleon's, whose walks these are: with MAPPO's 0.99 and 0.95, most agents have
     not learned to follow a ridge after three searches. Left out are clipped value losses, Huber's loss (quadratic up
     to 10 deviations there), the bound of 10 on gradients, which Adam's scaling makes idle, and layer norms, which
@@ -67,11 +69,12 @@ class MAPPO(Episodes):
         critic: what the critic judges: a ``state``, as MAPPO's, or a state and ``actions`` (equation 1): to each agent,
             those of the agents before it. docs/methods/dcoc.md says why not its own.
         n_hidden: units of every hidden layer: one of each policy, three of the critic.
+        ratio: what has a probability ratio of its own, which is clipped: each ``knob``, as in the authors' code, whose
+            actions have parts, or the joint action of an ``agent``, whose entropy then is the sum over its knobs.
     """
 
     name: ClassVar[str] = "mappo"
 
-    converged_share: Annotated[float, Range(0, 1)] | None = None
     learning_rate: Annotated[float, Range(0)] = 7e-4
     n_epochs: Annotated[int, Range(1, 100)] = 10
     n_minibatches: Annotated[int, Range(1, 4096)] = 1
@@ -81,6 +84,7 @@ class MAPPO(Episodes):
     observes: Literal["all", "own"] = "all"
     critic: Literal["actions", "state"] = "actions"
     n_hidden: Annotated[int, Range(1, 1024)] = 20
+    ratio: Literal["knob", "agent"] = "knob"
 
     def start(self, space: Space) -> Explorer:
         """Returns the explorer, ready to tune one task."""
@@ -95,5 +99,6 @@ class MAPPO(Episodes):
             self.n_hidden,
             sees_all=self.observes == "all",
             sees_actions=self.critic == "actions",
+            acts_by_knob=self.ratio == "knob",
             generator=generator,
         )

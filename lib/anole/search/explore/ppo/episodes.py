@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from anole.search.settings import Range
 from anole.space.space import Space
@@ -19,7 +19,9 @@ class Episodes:
     """Parallel episodes, walked by policies that are trained at the same time.
 
     Attributes:
-        horizon: steps between two updates, PPO's T; the papers walk whole episodes one by one.
+        horizon: steps between two updates, PPO's T.
+        at_once: how many episodes walk side by side; null walks all. The papers walk them one by one, with an update
+            after each: 1, with a `horizon` of `n_steps`.
         begin: start of the episodes: ``random`` configs, the final configs of the ``last`` iteration, or half
             of them at the ``best`` measured configs and half at random.
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
@@ -30,6 +32,8 @@ class Episodes:
             papers' S_Theta.
         version: what the same settings propose; runs of version 1 trained on moves that no policy had chosen.
     """
+
+    added: ClassVar[frozenset[str]] = frozenset({"at_once"})
 
     n_episodes: Annotated[int, Range(1, 4096)] = 128
     n_steps: Annotated[int, Range(1, 100_000)] = 500
@@ -48,6 +52,7 @@ class Episodes:
     normalized_values: bool = False
     n_candidates: Annotated[int, Range(1)] | None = None
     version: Literal[2] = 2
+    at_once: Annotated[int, Range(1, 4096)] | None = None
 
     def networks(self, space: Space, generator: torch.Generator) -> Networks:
         """Returns new policies and a critic for a space."""

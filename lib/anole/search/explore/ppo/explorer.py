@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,23 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024
 """Number of configs scored at once, so that their features stay within the processor's cache."""
+
+
+@dataclass
+class _Walk:
+    """Episodes that walked side by side.
+
+    Attributes:
+        ends: their last configs, shape (n_episodes, n_knobs).
+        lengths: how many steps each took, shape (n_episodes,).
+        n_steps: steps of the longest.
+        updates: the figures of each update.
+    """
+
+    ends: Vectors
+    lengths: NDArray[np.int64]
+    n_steps: int = 0
+    updates: list[dict[str, float]] = field(default_factory=list)
 
 
 class PPOExplorer:
@@ -53,37 +69,51 @@ class PPOExplorer:
         frontier = Frontier(surrogate, history, settings.n_candidates or self.space.size)
         vectors = self._begin(history, rng)
         bests = [float(frontier.score(vectors)[0].max(initial=0.0))]
-        live = np.ones(len(vectors), dtype=bool)
-        lengths = np.zeros(len(vectors), dtype=np.int64)
-        n_steps, updates = 0, defaultdict[str, list[float]](list)
-        while live.any() and n_steps < settings.n_steps and not self._is_known(frontier):
-            horizon = min(settings.horizon, settings.n_steps - n_steps)
+        walked = [
+            self._walk(self._mask, self._learner, group, frontier, bests, rng)
+            for group in np.array_split(vectors, -(-len(vectors) // (settings.at_once or len(vectors))))
+        ]
+        self._last = np.concatenate([each.ends for each in walked])
+        figures = [figures for each in walked for figures in each.updates]
+        found = frontier.candidates(
+            steps=sum(each.n_steps for each in walked),
+            converged_at=converged_at(bests),
+            episode_steps=float(np.concatenate([each.lengths for each in walked]).mean()),
+            updates=len(figures),
+            **{name: float(np.mean([each[name] for each in figures])) for name in (figures[0] if figures else ())},
+        )
+        return replace(found, values=self._learner.values(self.space.normalized(found.vectors)))
+
+    def _walk(
+        self,
+        mask: ActionMask,
+        learner: Learner,
+        vectors: Vectors,
+        frontier: Frontier,
+        bests: list[float],
+        rng: np.random.Generator,
+    ) -> _Walk:
+        """Walks episodes side by side until all have ended, learns meanwhile, and adds the best score of each step."""
+        settings, live = self.settings, np.ones(len(vectors), dtype=bool)
+        walk = _Walk(vectors, np.zeros(len(vectors), dtype=np.int64))
+        while live.any() and walk.n_steps < settings.n_steps and not self._is_known(frontier):
             rollout = roll_out(
-                self._mask,
-                self._learner.policy,
-                vectors,
+                mask,
+                learner.policy,
+                walk.ends,
                 live,
-                horizon,
+                min(settings.horizon, settings.n_steps - walk.n_steps),
                 settings.converged_share,
                 rng,
-                n_endless=settings.min_steps - n_steps,
+                n_endless=settings.min_steps - walk.n_steps,
             )
             rewards = _rewards(frontier, rollout)
             bests += rewards.max(axis=1).tolist()
-            for name, value in self._learner.learn(self._learner.batch(rollout, rewards)).items():
-                updates[name].append(value)
-            vectors, live = rollout.vectors[-1], rollout.live[-1] & ~rollout.ended[-1]
-            lengths += rollout.live.sum(axis=0)
-            n_steps += len(rollout.live)
-        self._last = vectors
-        found = frontier.candidates(
-            steps=n_steps,
-            converged_at=converged_at(bests),
-            episode_steps=float(lengths.mean()),
-            updates=len(updates["policy_loss"]),
-            **{name: float(np.mean(values)) for name, values in updates.items() if values},
-        )
-        return replace(found, values=self._learner.values(self.space.normalized(found.vectors)))
+            walk.updates.append(learner.learn(learner.batch(rollout, rewards)))
+            walk.ends, live = rollout.vectors[-1], rollout.live[-1] & ~rollout.ended[-1]
+            walk.lengths += rollout.live.sum(axis=0)
+            walk.n_steps += len(rollout.live)
+        return walk
 
     def _begin(self, history: History, rng: np.random.Generator) -> Vectors:
         """Returns the first configs of the episodes, shape (at most n_episodes, n_knobs)."""

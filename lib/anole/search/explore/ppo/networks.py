@@ -23,6 +23,7 @@ class ActorCritic(nn.Module):
     def __init__(self, n_knobs: int, n_hidden: int, shared_layer: bool, generator: torch.Generator) -> None:
         super().__init__()
         self.agents: Sequence[Tensor] = [torch.arange(n_knobs)]
+        self.acts_by_knob = False
         make = partial(_linear, generator)
 
         def hidden(n_in: int) -> nn.Sequential:
@@ -61,8 +62,10 @@ class AgentsAndCritic(nn.Module):
         sees_all: bool,
         sees_actions: bool,
         generator: torch.Generator,
+        acts_by_knob: bool = False,
     ) -> None:
         super().__init__()
+        self.acts_by_knob = acts_by_knob
         self.agents: Sequence[Tensor] = [torch.tensor(knobs) for knobs in agents]
         self._positions = torch.cat(list(self.agents)).argsort()
         n_knobs = len(self._positions)
@@ -100,7 +103,7 @@ class AgentsAndCritic(nn.Module):
 
 Networks = ActorCritic | AgentsAndCritic
 """Policies, whose `agents` are the positions of the knobs that each moves, and the critics that judge them: one for
-all, or one for each. Configs are their states."""
+all, or one for each. Configs are their states. Where they act by knob, each knob's step is an action of its own."""
 
 _UNIFORM = 0.01
 """Gain of a policy's last layer; makes a new policy close to uniform in every state."""

@@ -26,7 +26,7 @@ class Minibatch:
         states: shape (n, n_knobs).
         actions: the actions taken, 0, 1 or 2 for every knob, shape (n, n_knobs).
         allowed: the allowed actions of each knob, shape (n, 3, n_knobs).
-        log_probs: the log-probability of each agent's joint action when it was taken, shape (n, n_agents).
+        log_probs: the log-probability of each action when it was taken, shape (n, n_actions), see `judge`.
         values: the critics' values of the states when they were left, shape (n, n_critics).
         returns: the estimated returns, shape (n, n_critics), to which the values are fitted.
         weights: the advantages of the actions with mean 0 and deviation 1, shape (n, n_critics).
@@ -145,25 +145,41 @@ class Learner:
 
 
 def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
-    """Returns the log-probability of every agent's action, (n, n_agents), and the entropy of all policies, (n,)."""
+    """Returns the log-probability of every action, (n, n_actions), and the entropy of all policies, (n,).
+
+    An agent's action is joint, with the sum of its knobs' entropies; or each knob's step is an action, those of the
+    first agent first, and an agent has their mean entropy.
+    """
     log_probs = log_probabilities(networks.logits(batch.states), batch.allowed.transpose(0, 1))
-    done = log_probs.gather(0, batch.actions[None])[0]
-    by_agent = torch.stack([done[:, knobs].sum(dim=-1) for knobs in networks.agents], dim=-1)
-    return by_agent, -(log_probs.exp() * log_probs).sum(dim=(0, 2))
+    done, entropies = log_probs.gather(0, batch.actions[None])[0], -(log_probs.exp() * log_probs).sum(dim=0)
+    if networks.acts_by_knob:
+        by_knob = torch.cat([done[:, knobs] for knobs in networks.agents], dim=-1)
+        return by_knob, torch.stack([entropies[:, knobs].mean(dim=-1) for knobs in networks.agents]).sum(dim=0)
+    return torch.stack([done[:, knobs].sum(dim=-1) for knobs in networks.agents], dim=-1), entropies.sum(dim=-1)
+
+
+def _of_each_action(networks: Networks, weights: Tensor) -> Tensor:
+    """Returns the advantages of actions, shape (n, n_actions or 1), given those by each critic, (n, n_critics)."""
+    if not networks.acts_by_knob or weights.shape[-1] == 1:
+        return weights
+    sizes = torch.tensor([len(knobs) for knobs in networks.agents])
+    return weights.repeat_interleave(sizes, dim=-1)
 
 
 def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tensor]:
     """Returns the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
 
-    Every agent's ratio is clipped separately, as in MAPPO, and weighs the advantage by its own critic, or by the one
-    that all share; with one agent this is PPO. Agents share no weights, so that the sum of their objectives trains each
-    of them as the optimizer of its own would, whatever their number. `clip` is the paper's epsilon.
+    Every action's ratio is clipped separately, as in MAPPO, and weighs the advantage by its agent's critic, or by the
+    one that all share; with one agent and one joint action this is PPO. Agents share no weights, so that the sum of
+    their objectives trains each of them as the optimizer of its own would, whatever their number. `clip` is the paper's
+    epsilon.
     """
     log_probs, entropies = judge(networks, batch)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - clip, 1 + clip)
-    gains = torch.minimum(ratio * batch.weights, clipped * batch.weights).sum(dim=-1)
+    weights = _of_each_action(networks, batch.weights)
+    gains = torch.minimum(ratio * weights, clipped * weights).sum(dim=-1)
     return {
         "policy_loss": -gains.mean(),
         "value_loss": (networks.values(batch.states, batch.moves) - batch.returns).square().mean(),
