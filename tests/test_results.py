@@ -67,9 +67,10 @@ def of_the_papers() -> list[str]:
     (lead,) = re.findall(
         r"^Of \d+ measured claims.*?\n\n", (RESULTS / "claims.md").read_text(), re.MULTILINE | re.DOTALL
     )
-    _, gains, holds, fails, open_, premises, premises_hold, constants = re.findall(r"\d+", lead)
+    _, gains, holds, fails, equal, open_, premises, premises_hold, constants = re.findall(r"\d+", lead)
     return [
-        f"**{holds}** of {gains} measured claims about gains hold, {fails} do not, {open_} are undecided",
+        f"**{holds}** of {gains} measured claims about gains hold, {fails} do not, {equal} are equivalent, "
+        f"{open_} cannot be told",
         f"of {premises} premises {premises_hold} hold; {constants} numbers are constants",
     ]
 

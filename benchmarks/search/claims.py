@@ -3,9 +3,9 @@
     python -m benchmarks.search.claims > docs/results/claims.md
 
 ``benchmarks/tables/claims.csv`` has the claims that can be tested here. Each is about a number: a figure of the variant
-``over`` over that of ``under``, or that figure itself. A claim holds if its effect is significant, and does not hold if
-an effect on the other side is; otherwise it cannot be told. Whether the effect is as large as the paper's is another
-question: both numbers are given.
+``over`` over that of ``under``, or that figure itself. docs/results/protocol.md says when a claim holds, does not hold,
+when both are equivalent, and when it cannot be told. Whether the effect is as large as the paper's is another question:
+both numbers are given.
 """
 
 from __future__ import annotations
@@ -82,6 +82,12 @@ def _alike(row: Row) -> float:
     return max(1e-3, float(row["near_own"])) / max(1e-3, float(row["near_other"]))
 
 
+def _batch(row: Row) -> float:
+    """Returns the mean size of a run's batches; its last one does not count, unless it is the only one."""
+    sizes = list(map(int, row["batches"].split()))
+    return float(np.mean(sizes[:-1] or sizes))
+
+
 def _of_16(row: Row) -> float:
     """Returns the share of a run's batches that are of 16; its last one does not count."""
     return max(1e-3, float(np.mean([int(each) == 16 for each in row["batches"].split()[:-1]])))
@@ -92,6 +98,7 @@ FIGURES: Mapping[str, Figure] = {
     "how alike": _alike,
     "batches of 16": _of_16,
     "steps to converge": lambda row: 1 + float(row["converged_at"] or "nan"),
+    "batch": _batch,
     "cost at 256": lambda row: 1 + float(row["gap_at_256"] or "nan"),
     "cost at the end": lambda row: 1 + float(row["gap_at_end"] or "nan"),
     # All of them where a run is never so near.
@@ -138,9 +145,8 @@ def page(data: Data) -> str:
     """Returns the page of all claims."""
     found = {claim: effect(claim.number(data), claim.claimed_above) for claim in CLAIMS}
     told = [Told(claim, each) for claim, each in found.items() if each is not None]
-    tested = [each for each in told if not each.claim.flaw and each.effect.low is not None]
-    corrected = dict(zip(tested, holm([each.effect.p for each in tested]), strict=True))
-    lines = [_row(each, corrected.get(each)) for each in told]
+    corrected = _corrected(told)
+    lines = [_row(each, *corrected[each]) for each in told]
     missing: dict[str, list[str]] = {}
     for claim in (claim for claim, each in found.items() if each is None):
         missing.setdefault(f"{claim.paper}, {claim.where}", []).append(claim.claim)
@@ -156,22 +162,36 @@ class Told:
     claim: Claim
     effect: Effect
 
-    def verdict(self, p: float | None) -> str:
-        """Returns whether the claim holds, given its corrected p-value; None if it cannot be tested."""
-        if self.claim.flaw or p is None or p >= _ALPHA:
-            return "undecided"
+    def verdict(self, p: float, p_apart: float) -> str:
+        """Returns which of the four it is, given the corrected p-values; equivalence comes first."""
+        if self.claim.kind is Kind.GAIN and p_apart < _ALPHA:
+            return "equivalent"
+        if self.claim.flaw or p >= _ALPHA:
+            return "cannot be told"
         return "holds" if self.effect.value > self.claim.claimed_above else "does not hold"
 
 
-def _counts(told: Sequence[Told], corrected: Mapping[Told, float]) -> dict[str, int]:
+P_Values = tuple[float, float]
+"""The corrected p-values of a claim: of a difference, and of a difference as large as the margin."""
+
+
+def _corrected(told: Sequence[Told]) -> dict[Told, P_Values]:
+    """Returns the p-values after Holm's correction over all claims that could have come out either way."""
+    tested = [each for each in told if not each.claim.flaw and (each.effect.low is not None or not each.effect.p_apart)]
+    pairs = (holm([getattr(each.effect, name) for each in tested]) for name in ("p", "p_apart"))
+    return dict.fromkeys(told, (1.0, 1.0)) | dict(zip(tested, zip(*pairs, strict=True), strict=True))
+
+
+def _counts(told: Sequence[Told], corrected: Mapping[Told, P_Values]) -> dict[str, int]:
     """Returns how many claims were measured, and how many gains and premises hold."""
     verdicts: dict[Kind, list[str]] = {kind: [] for kind in Kind}
     for each in told:
-        verdicts[each.claim.kind].append(each.verdict(corrected.get(each)))
+        verdicts[each.claim.kind].append(each.verdict(*corrected[each]))
     gains, premises = verdicts[Kind.GAIN], verdicts[Kind.PREMISE]
     return {
         **{"n": len(told), "gains": len(gains), "held": gains.count("holds"), "failed": gains.count("does not hold")},
-        **{"open": gains.count("undecided"), "constants": len(verdicts[Kind.CONSTANT])},
+        **{"open": gains.count("cannot be told"), "equivalent": gains.count("equivalent")},
+        "constants": len(verdicts[Kind.CONSTANT]),
         **{"premises": len(premises), "premises_held": premises.count("holds")},
     }
 
@@ -179,27 +199,27 @@ def _counts(told: Sequence[Told], corrected: Mapping[Told, float]) -> dict[str, 
 _ALPHA = 0.05
 _HEAD = """# The papers' claims
 
-Of {n} measured claims, {gains} are about the gain of a method: {held} hold, {failed} do not hold, {open} are undecided.
-Of {premises} premises {premises_held} hold, which shows no gain. {constants} numbers are constants: they follow from
-the settings.
+Of {n} measured claims, {gains} are about the gain of a method: {held} hold, {failed} do not hold, in {equivalent} both
+methods are equivalent, and {open} cannot be told. Of {premises} premises {premises_held} hold, which shows no gain.
+{constants} numbers are constants: they follow from the settings.
 
-Intervals are Student's, over the means of layers or of families of networks. A claim holds or fails if p is below 0.05
-after Holm's correction over all claims that could have come out either way; this needs three places (layers,
-families or networks) and five pairs. "Undecided" does not mean equal: any effect within the interval is possible. `make
-bench-search` adds runs. `exact` means exact tables of the accelerator's whole constrained spaces
-([searches](data/search/tables.csv), [clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The
-rest is whole networks ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)).
+[The protocol](protocol.md) says when a claim holds, does not hold, when both methods are equivalent, and when it cannot
+be told, which does not mean equal: any effect within the interval is possible. Intervals are Student's, over the means
+of layers or of families of networks. `make bench-search` adds runs. `exact` means exact tables of the accelerator's
+whole constrained spaces ([searches](data/search/tables.csv), [clusters](data/search/clusters.csv),
+[networks](data/search/accelerator.csv)). The rest is whole networks ([seconds](data/search/networks_tuned.csv),
+[latencies](data/search/networks_timed.csv)).
 
-| source | claim | theirs | here (95 % interval; pairs/places) | setting | p, corrected | verdict |
+| source | claim | theirs | here (95 % interval; pairs/places) | setting | p of a difference, of 2 % or more | verdict |
 |---|---|---|---|---|---|---|"""
 
 
-def _row(told: Told, p: float | None) -> str:
+def _row(told: Told, p: float, p_apart: float) -> str:
     claim, found = told.claim, told.effect
     interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}-{found.high:.2f}; "
     here = f"{found.value:.2f}x ({interval}{found.n}/{found.places})"
-    verdict = claim.flaw or (f"{told.verdict(p)} (a premise)" if claim.kind is Kind.PREMISE else told.verdict(p))
-    shown = "" if p is None else f"{p:.2f}" if p >= 0.005 else "< 0.01"
+    verdict = claim.flaw or told.verdict(p, p_apart) + (" (a premise)" if claim.kind is Kind.PREMISE else "")
+    shown = "" if claim.flaw else ", ".join(f"{each:.2f}" if each >= 0.005 else "< 0.01" for each in (p, p_apart))
     source = f"{claim.paper}, {claim.where}"
     return line(source, claim.claim, claim.theirs, here, claim.setting, shown, verdict)
 

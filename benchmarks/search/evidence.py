@@ -13,6 +13,8 @@ from benchmarks.common.rows import Row
 
 _RESAMPLES = 1000
 _LEVEL = 0.95
+MARGIN = 0.02
+"""Two within this of each other are equivalent."""
 _FEWEST_PLACES, _FEWEST_PAIRS = 3, 5
 """With fewer, a spread tells next to nothing of what else might have been."""
 
@@ -85,6 +87,8 @@ class Effect:
         value: the mean of the places' means, so that a place with more seeds counts no more than the others.
         low, high: its 95 % interval; both None with too few places or pairs, or if nothing varies.
         p: the chance of a mean as far from the claimed number if that were true, on both sides; 1 without an interval.
+        p_apart: the chance of a mean as near to 1 if it were a margin away from 1, on either side (two one-sided tests,
+            Schuirmann 1987); small if both are equivalent. Nothing varies where all are equal: then it is 0.
         n: number of pairs.
     """
 
@@ -92,6 +96,7 @@ class Effect:
     low: float | None
     high: float | None
     p: float
+    p_apart: float
     n: int
     places: int
 
@@ -107,13 +112,16 @@ def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
         return None
     means = np.array([group.mean() for group in groups])
     middle, n, places = float(means.mean()), sum(map(len, groups)), len(means)
-    error = float(means.std(ddof=1)) / np.sqrt(places) if places >= _FEWEST_PLACES and n >= _FEWEST_PAIRS else 0.0
+    has_enough = places >= _FEWEST_PLACES and n >= _FEWEST_PAIRS
+    error = float(means.std(ddof=1)) / np.sqrt(places) if has_enough else 0.0
     if not error:
-        return Effect(float(np.exp(middle)), None, None, 1.0, n, places)
+        p_apart = 0.0 if has_enough and not means.any() else 1.0
+        return Effect(float(np.exp(middle)), None, None, 1.0, p_apart, n, places)
     half = float(t.ppf((1 + _LEVEL) / 2, places - 1)) * error
     p = 2 * float(t.sf(abs(middle - np.log(claimed)) / error, places - 1))
+    p_apart = float(t.sf((np.log1p(MARGIN) - abs(middle)) / error, places - 1))
     value, low, high = np.exp([middle, middle - half, middle + half]).tolist()
-    return Effect(value, low, high, p, n, places)
+    return Effect(value, low, high, p, p_apart, n, places)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

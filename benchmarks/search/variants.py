@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 from anole.declared.entries import TargetSpec
@@ -13,7 +13,7 @@ from anole.search.settings import TunerSettings
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from benchmarks.search.gaussian_process import GaussianProcess
-from tests.kit.controls import SizedAmongBest, SizedGreedy
+from tests.kit.controls import Perfect, SizedAmongBest, SizedGreedy
 
 SAME = (1, 1, 1, 1)
 LAYERS = {
@@ -99,10 +99,21 @@ TABLE_VARIANTS: Variants = {
     "XGB+SA batch 32": {"preset": "autotvm", "explorer": SA_32, "batch": 32},
     # A Gaussian process takes minutes for more trials; the forest beside it is compared after as many.
     "GP+CSA": {"preset": "adatune", "surrogate": GaussianProcess(), "max_iterations": 8},
-    # DCOC's additions, part by part. Its batches are of 16, as those of AutoTVM and Chameleon beside it.
+    # DCOC's additions, part by part.
     "dcoc": {"preset": "dcoc"},
     "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
-    "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "converged_share": None, "n_candidates": 64}},
+    "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "n_candidates": 64}},
+    "dcoc batch 16": {"preset": "dcoc", "batch": 16},
+    # Controls of learning: policies that stay as they were drawn, the best that any explorer could find, and none.
+    "release not learning": {"preset": "release", "explorer": {"learning_rate": 0}},
+    "chameleon not learning": {"preset": "chameleon", "explorer": {"learning_rate": 0}},
+    "dcoc not learning": {"preset": "dcoc", "explorer": {"learning_rate": 0}},
+    "perfect+greedy": {"preset": "autotvm", "explorer": Perfect()},
+    "perfect+greedy batch 16": {"preset": "autotvm", "explorer": Perfect(), "batch": 16},
+    "by merit": {"preset": "random", "explorer": "by_merit", "batch": 16},
+    "descent": {"preset": "random", "explorer": "descent", "batch": 16},
+    # An update of the policy after each episode, as in the papers.
+    "chameleon one by one": {"preset": "chameleon", "explorer": {"at_once": 1, "horizon": 500}},
 }
 """The tuners to compare on whole spaces of the accelerator, likewise."""
 
@@ -110,12 +121,11 @@ TABLE_VARIANTS: Variants = {
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Returns the settings of a variant; a control has the batch sizes of the run beside which it is."""
     plain = dict(variants[variant])
-    if isinstance(surrogate := plain.get("surrogate"), GaussianProcess):
-        return replace(read_tuner({**plain, "surrogate": "forest"}), surrogate=surrogate)
-    if "control" not in plain:
-        return read_tuner(plain)
-    sampler, _ = plain.pop("control")
-    return replace(read_tuner(plain), sampler=replace(CONTROLS[sampler], sizes=tuple(sizes)))
+    own = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
+    if "control" in plain:
+        sampler, _ = plain.pop("control")
+        own["sampler"] = replace(CONTROLS[sampler], sizes=tuple(sizes))
+    return replace(read_tuner(plain), **own)
 
 
 def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:

@@ -86,3 +86,23 @@ def test_what_cannot_vary_is_no_evidence():
 def test_p_values_are_corrected_for_their_number():
     assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
     assert holm([0.6, 0.6]) == [1.0, 1.0] and holm([]) == []
+
+
+@pytest.mark.parametrize(("truth", "spread", "equivalent"), [(0.0, 0.01, True), (0.0, 0.1, False), (0.05, 0.01, False)])
+def test_two_are_equivalent_only_if_they_are_surely_within_the_margin(truth, spread, equivalent):
+    rng = np.random.default_rng(2)
+    logs = {(str(place), "0"): truth + spread * rng.standard_normal() for place in range(11)}
+    assert (effect(logs).p_apart < 0.05) == equivalent
+
+
+def test_what_is_equal_everywhere_is_equivalent_and_too_little_of_it_is_not():
+    equal = {(str(place), "0"): 0.0 for place in range(8)}
+    assert (effect(equal).p, effect(equal).p_apart) == (1.0, 0.0)
+    assert effect({("a", "0"): 0.0, ("b", "0"): 0.0}).p_apart == 1.0
+
+
+def test_the_margin_is_missed_by_chance_as_seldom_as_is_said():
+    """At the margin itself, one in twenty is taken for equivalent."""
+    rng = np.random.default_rng(0)
+    found = [effect(logs_of(rng, np.log(1.02)) | {}).p_apart for _ in range(400)]
+    assert 0.0 <= np.mean(np.array(found) < 0.05) <= 0.08

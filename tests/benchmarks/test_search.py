@@ -45,7 +45,7 @@ def test_a_version_tells_tuners_layers_and_spaces_apart():
 def test_a_run_on_a_table_reports_its_columns(variant, monkeypatch):
     monkeypatch.setattr(exact, "TRIALS", 48)
     (row,) = exact.run((LAYER, "open", variant, "0", "any"))
-    assert set(row) == set(exact.TABLES.columns)
+    assert set(row) <= set(exact.TABLES.columns) and {"gap_at_16", "gap_at_end", "updates", "drawn_between"} <= set(row)
     assert int(row["trials"]) == 48 == sum(map(int, row["batches"].split()))
     assert 0 < int(row["failed"]) < 48
     assert float(row["gap_at_16"]) >= float(row["gap_at_end"]) >= 0
@@ -91,10 +91,12 @@ def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
         for variant, gap in (("SA+greedy", 0), ("PPO+greedy", 0), ("autotvm", 1), ("SA+AS", 0), ("chameleon", 0))
     ]
     told = page({"tables/constrained": lines})
-    counted = "Of 5 measured claims, 2 are about the gain of a method: 1 hold, 0 do not hold, 1 are undecided"
+    counted = (
+        "2 are about the gain of a method: 1 hold, 0 do not hold, in 0 both methods are equivalent, and 1 cannot be"
+    )
     assert counted in " ".join(told.split())
     *_, here, setting, p, verdict = cells_of(told, "faster code than AutoTVM's diversity, with annealing")
-    assert "12/6)" in here and setting.endswith("256 trials") and float(p.strip("< ")) < 0.05
+    assert "12/6)" in here and setting.endswith("256 trials") and float(p.split(",")[0].strip("< ")) < 0.05
     assert verdict == "holds"
     assert cells_of(told, "in 16 iterations, with annealing")[-2:] == ["", CLAIMS[3].flaw]
     assert cells_of(told, "PPO converges in fewer steps")[-1].startswith("artefact: ")
@@ -111,7 +113,7 @@ def test_the_more_claims_there_are_the_more_evidence_one_needs():
         cells_of(page({"tables/constrained": [line for line in lines if line["variant"] in names[:n]]}), claim)
         for n in (2, len(names))
     )
-    assert alone[3] == among[3] and float(alone[-2]) < float(among[-2])
+    assert alone[3] == among[3] and float(alone[-2].split(",")[0].strip("< ")) < float(among[-2].split(",")[0])
 
 
 def test_the_page_of_claims_is_made_from_the_files():

@@ -1,4 +1,4 @@
-"""Controls for comparisons of samplers: batches of given sizes, chosen greedily or at random among the best.
+"""Controls for comparisons: batches of given sizes, chosen greedily or at random, and a perfect explorer.
 
 A sampler that decides how much is measured also decides how often the surrogate learns. Beside a control with the sizes
 of its own batches, only what it chooses makes a difference.
@@ -11,10 +11,29 @@ from typing import ClassVar
 
 import numpy as np
 
-from anole.search.roles import Candidates, History
+from anole.search.explore.random import draw
+from anole.search.roles import Candidates, History, Surrogate
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.settings import Stateless
 from anole.space.space import Vectors
+
+
+@dataclass(frozen=True)
+class Perfect(Stateless):
+    """Proposes the configs that the surrogate likes best of all in the space: what every explorer tries to find."""
+
+    name: ClassVar[str] = "perfect"
+
+    n_candidates: int = 64
+
+    def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        """Returns the candidates; before the surrogate's first fit they are drawn uniformly."""
+        if not surrogate.fitted:
+            return draw(history, self.n_candidates, rng)
+        vectors = history.space.sample(history.space.size, rng, exclude=history.visited)
+        scores = surrogate.score(vectors)
+        best = np.argsort(-scores, kind="stable")[: self.n_candidates]
+        return Candidates(vectors[best], scores[best], {"queries": float(len(vectors))})
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -121,14 +122,27 @@ def opened(table: Table, space: Space) -> Table:
     return Table(table.workload, space, latencies_s)
 
 
-def replay(table: Table, settings: TunerSettings, n_trials: int, seed: int) -> Replay:
-    """Tunes on a table instead of hardware."""
+def replay(
+    table: Table, settings: TunerSettings, n_trials: int, seed: int, ends_at_the_optimum: bool = False
+) -> Replay:
+    """Tunes on a table instead of hardware, until nothing better is left if that is asked for."""
     trials: list[Trial] = []
     iterations: dict[int, Mapping[str, float]] = {}
     subject = Subject(table.space, table.workload.flop, table.workload.label)
-    watch = Watch(iterations.__setitem__, trials.append)
-    tune_in_memory(subject, settings, table.measure, n_trials, seed=seed, watch=watch)
+
+    def add(trial: Trial) -> None:
+        trials.append(trial)
+        if ends_at_the_optimum and table.costs_s[table.rows([trial.config])[0]] <= table.least_cost_s:
+            raise _FoundError
+
+    with suppress(_FoundError):
+        watch = Watch(iterations.__setitem__, add)
+        tune_in_memory(subject, settings, table.measure, n_trials, seed=seed, watch=watch)
     return Replay(tuple(trials), iterations)
+
+
+class _FoundError(Exception):
+    """Ends a search that has found the optimum."""
 
 
 def _valid_indices(space: Space) -> NDArray[np.int64]:
