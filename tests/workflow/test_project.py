@@ -103,7 +103,7 @@ def test_it_is_shown_by_networks_and_layers(built: Any, tuned_two: Any) -> None:
     output = built[1].output
     stages = re.findall(r"^(\w+)  +([^ ]+(?: on cpu)?)  +\S.* [0-9.]+ s$", output, re.MULTILINE)
     assert stages == [("extract", "more on cpu"), ("compile", MORE), ("evaluate", MORE), ("merge", "db/tuning.sqlite")]
-    rows = re.findall(r"^builds/(\S+) +[0-9.]+ +[0-9.]+ \([0-9.]+x\) +\S+$", output, re.MULTILINE)
+    rows = re.findall(r"^builds/(\S+) +float32 +[0-9.]+ +[0-9.]+ \([0-9.]+x\) +\S+$", output, re.MULTILINE)
     assert (rows, output.count("anole report")) == ([MORE], 1)
     assert len(output.splitlines()) <= 20 and not re.search(r"\x1b|[0-9a-f]{64}", output)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.explore.by_merit import ByMerit
+from anole.search.explore.guided_annealing import merged
 from anole.search.roles import Candidates, History, Surrogate
 from anole.search.sample.synthesis import fresh
 from anole.search.settings import Range, Stateless
@@ -27,7 +28,7 @@ class Descent(Stateless):
 
     Attributes:
         n_best: number of the fastest configs whose neighbours are proposed.
-        led_share: share of the candidates that are neighbours, where there are enough of them.
+        led_share: share of neighbours among the candidates, and among the first of them, where there are enough.
         n_candidates: number of proposed configs.
     """
 
@@ -35,17 +36,18 @@ class Descent(Stateless):
 
     n_best: Annotated[int, Range(1)] = 4
     led_share: Annotated[float, Range(0, 1)] = 0.75
-    n_candidates: Annotated[int, Range(1)] = 16
+    n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns the candidates, neighbours of the fastest first; their scores are zero, for nothing was predicted."""
+        """Returns neighbours, those of the fastest first, among configs of most merit; nothing is predicted of them."""
         space, fastest = history.space, np.argsort(-history.gflops, kind="stable")[: self.n_best]
         taken = set(history.visited.tolist())
         near = chain.from_iterable(_neighbours(space, history.vectors[row]) for row in fastest if history.gflops[row])
-        led = list(islice(fresh(near, taken, space), round(self.led_share * self.n_candidates)))
-        rest = ByMerit(2 * self.n_candidates).propose(surrogate, history, rng).vectors
-        vectors = [*led, *islice(fresh(rest, taken, space), self.n_candidates - len(led))]
-        return Candidates(space.vectors_of([]) if not vectors else np.array(vectors), np.zeros(len(vectors)))
+        led = list(islice(fresh(near, taken, space), self.n_candidates))
+        rest = list(fresh(ByMerit(2 * self.n_candidates).propose(surrogate, history, rng).vectors, taken, space))
+        neighbours, others = (np.array(part, dtype=np.int64).reshape(-1, len(space.knobs)) for part in (led, rest))
+        vectors = merged(neighbours, others, self.led_share)[: self.n_candidates]
+        return Candidates(vectors, np.zeros(len(vectors)))
 
 
 def _neighbours(space: Space, vector: NDArray[np.int64]) -> Iterator[Vectors]:
