@@ -38,6 +38,7 @@ Variants = Mapping[str, Mapping[str, Any]]
 SA = {"name": "annealing", "n_candidates": 64}
 SA_32 = {"name": "annealing", "n_candidates": 64, "patience_over": 32}
 GREEDY = {"name": "greedy", "diversity_ratio": None}
+AUTOTVM_GREEDY = {"name": "greedy", "least_random": 1}
 DE = {"name": "fixed", "number": 500, "repeats": 1, "max_s": 5.0}
 CONTROLS: Mapping[str, SizedGreedy | SizedAmongBest] = {
     "greedy": SizedGreedy(diversity_ratio=None),
@@ -76,9 +77,9 @@ VARIANTS: Variants = {
     # AdaTune's additions, all in batches of 32; the last variant is AdaTune itself, and therefore the same run. DE is
     # its baseline's evaluator, of 500 runs and at most as many seconds as AdaTune's own.
     "XGB+SA+DE": {"preset": "autotvm", "explorer": SA_32, "evaluator": DE, "batch": 32},
-    "RFEI+SA+DE": {"preset": "adatune", "explorer": SA_32, "sampler": "greedy", "evaluator": DE},
+    "RFEI+SA+DE": {"preset": "adatune", "explorer": SA_32, "sampler": AUTOTVM_GREEDY, "evaluator": DE},
     "RFEI+CSA+DE": {"preset": "adatune", "evaluator": DE},
-    "RFEI+SA+fixed": {"preset": "adatune", "explorer": SA_32, "sampler": "greedy", "evaluator": "fixed"},
+    "RFEI+SA+fixed": {"preset": "adatune", "explorer": SA_32, "sampler": AUTOTVM_GREEDY, "evaluator": "fixed"},
     "RFEI+CSA+fixed": {"preset": "adatune", "evaluator": "fixed"},
     "RFEI+CSA+CV jackknife": {"preset": "adatune", "surrogate": {"spread": "jackknife"}},
     "RFEI+CSA+CV": {"preset": "adatune"},

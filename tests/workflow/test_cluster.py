@@ -92,7 +92,9 @@ def test_a_node_that_is_another_machine_measures_nothing(project: Path, output: 
 
 def test_each_job_of_a_node_is_shown_with_its_result(output: str) -> None:
     results = re.findall(rf"^tune +conv2d .* GFLOP/s in {N_TRIALS} trials +[0-9.]+ s$", output, re.MULTILINE)
-    assert len(results) == 2 and re.search(r"^evaluate +chain-zen-random +[0-9.]+ .s, error ", output, re.MULTILINE)
+    assert len(results) == 2 and re.search(
+        r"^evaluate +chain-zen-random +[0-9.]+ .s in float32, error ", output, re.MULTILINE
+    )
     assert output.count("has been submitted with SLURM jobid") > 4
 
 
