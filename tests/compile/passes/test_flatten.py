@@ -49,6 +49,11 @@ def rows_of_others(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
     return relax.op.multiply(builder.emit(relax.op.matmul(x, const(8, 7))), const(4, 7))
 
 
+def flat_from_the_start(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    product = builder.emit(relax.op.matmul(builder.emit(relax.op.reshape(x, (24, 8))), const(8, 5)))
+    return relax.op.nn.relu(builder.emit(relax.op.reshape(product, (2, 3, 4, 5))))
+
+
 def vector(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
     return relax.op.nn.relu(builder.emit(relax.op.matmul(x, const(8, 5))))
 
@@ -60,6 +65,7 @@ def vector(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         (dense_with_epilogue, "reshape matmul reshape add nn.gelu reshape add clip reshape"),
         (exact_gelu, "reshape matmul divide erf greater multiply nn.leakyrelu where reshape"),
         (two_layers, "reshape matmul nn.relu matmul reshape"),
+        (flat_from_the_start, "reshape matmul nn.relu reshape"),
         (scaled_attention, "reshape reshape einsum multiply add reshape"),
         # What no template's epilogue can read stays behind the product.
         (masks_of_heads, "reshape reshape matmul reshape add"),
