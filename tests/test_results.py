@@ -202,6 +202,13 @@ def test_the_page_of_precisions_is_its_report() -> None:
     assert not [line for line in table(rows("precision.csv")) if line not in page]
 
 
+def test_the_page_of_precisions_has_the_table_of_answers() -> None:
+    from benchmarks.networks.accuracy import table
+
+    page = (RESULTS / "precision.md").read_text().splitlines()
+    assert len(rows("accuracy.csv")) > 2 and not [line for line in table(rows("accuracy.csv")) if line not in page]
+
+
 def test_the_page_of_shared_machines_is_its_report() -> None:
     from benchmarks.shared.report import TABLES
 

@@ -32,12 +32,12 @@ from anole.targets import get_target
 from anole.targets.cpu.device.precision import BF16, FLOAT32, INT8, lacks
 from anole.targets.cpu.settings import describe_cpu
 from benchmarks.common.arguments import chosen, described, log_progress
-from benchmarks.common.rows import print_rows, rounded
+from benchmarks.common.rows import Row, head, line, print_rows, rounded
 from benchmarks.networks.engines import compile_untuned
 from benchmarks.networks.trained import CASES, Arrays, Case
 from benchmarks.zoo.cases import one_line
 
-_THREADS = 1
+_THREADS, _PRECISIONS = 1, (FLOAT32, BF16, INT8)
 _COLUMNS = (
     *("network", "file", "precision", "computed_by", "calibrated_on", "inputs", "agreement", "sqnr_db", "cosine"),
     *("float_layers", "layers", "method", "processor", "reason"),
@@ -50,13 +50,15 @@ def main() -> None:
     """Prints a line for each network and precision."""
     parser = described(__doc__)
     parser.add_argument("--networks", default="", help="comma-separated; all by default")
+    parser.add_argument("--precisions", default=",".join(_PRECISIONS), help="comma-separated")
     given = parser.parse_args()
+    precisions = chosen(given.precisions, _PRECISIONS)
     log_progress()
     os.environ.update(get_target(describe_cpu(threads=_THREADS)).environment())
-    print_rows(_COLUMNS, (row for name in chosen(given.networks, CASES) for row in _rows(name)))
+    print_rows(_COLUMNS, (row for name in chosen(given.networks, CASES) for row in _rows(name, precisions)))
 
 
-def _rows(name: str) -> Iterator[dict[str, Any]]:
+def _rows(name: str, precisions: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yields a line for each precision; one that fails names the reason."""
     case, description = CASES[name], describe_cpu(threads=_THREADS)
     place = {"network": name, "processor": "{model} ({mcpu})".format(**description)}
@@ -69,7 +71,7 @@ def _rows(name: str) -> Iterator[dict[str, Any]]:
             yield {**place, "reason": one_line(error)}
             return
         place["file"] = Path(model.location).name
-        for precision in (FLOAT32, BF16, INT8):
+        for precision in precisions:
             row, began_s = {**place, "precision": precision, "inputs": len(samples)}, time.monotonic()
             try:
                 facts, found = _computed(case, model, precision, samples, Path(scratch))
@@ -153,6 +155,18 @@ def loss(expected: Sequence[Arrays], found: Sequence[Arrays]) -> dict[str, float
 def _cosine(one: NDArray[Any], other: NDArray[Any]) -> float:
     norms = float(np.linalg.norm(one) * np.linalg.norm(other))
     return float(one @ other) / norms if norms else 1.0
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Yields a table of Markdown: what each network and precision answers, and what was left in float32."""
+    yield from head("network", "precision", "inputs", "same answers", "dB", "least cosine", "layers in float32")
+    for row in rows:
+        if row["reason"]:
+            yield line(row["network"], row["precision"], row["inputs"], row["reason"], "", "", "")
+            continue
+        left = f"{row['float_layers']} of {row['layers']}" if row["layers"] else ""
+        same = f"{float(row['agreement']):.1%}".replace("%", " %")
+        yield line(row["network"], row["precision"], row["inputs"], same, row["sqnr_db"], row["cosine"], left)
 
 
 if __name__ == "__main__":

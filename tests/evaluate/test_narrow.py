@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx.version_converter
 import pytest
 import torch
 
@@ -19,14 +21,17 @@ from anole.targets.cpu.settings import describe_cpu
 TINY = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
 
 
-@pytest.mark.parametrize("scheme", ["torch", "onnx"])
+@pytest.mark.parametrize("scheme", ["torch", "onnx", "old onnx"])
 def test_a_narrow_reference_is_near_the_plain_one(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
     monkeypatch.chdir(tmp_path)
     model = TINY
     samples = [[np.random.default_rng(seed).standard_normal((1, 3, 16, 16), dtype=np.float32)] for seed in range(3)]
-    if scheme == "onnx":
+    if scheme != "torch":
         export_onnx(make_network(TINY), (torch.from_numpy(samples[0][0]),), tmp_path / "net.onnx")
+        if scheme == "old onnx":
+            file = onnx.load("net.onnx")
+            onnx.save(onnx.version_converter.convert_version(file, 11), "net.onnx")
         model = ModelSpec("net", "onnx:net.onnx", {})
     bf16 = {**describe_cpu(threads=1), "precision": "bf16"}
     with reference_engines(model, samples[0], 1) as plain, narrow_engine(model, bf16, samples[0], 1) as narrow:

@@ -87,6 +87,29 @@ def test_a_bias_may_be_a_row(model: ModelSpec, tmp_path: Path) -> None:
     assert found is not None and found.loss.sqnr_db > 30 and len(found.loss.layers) == 3
 
 
+def test_a_mask_of_huge_numbers_is_no_obstacle(model: ModelSpec, tmp_path: Path) -> None:
+    file = onnx.load(model.location)
+    file.graph.node[-1].output[0] = "scores"
+    file.graph.node.append(helper.make_node("Add", ["scores", "mask"], ["masked"]))
+    file.graph.node.append(helper.make_node("Softmax", ["masked"], ["y"]))
+    mask = np.array([[0, 0, np.finfo(np.float32).min, 0]], np.float32)
+    file.graph.initializer.append(numpy_helper.from_array(mask, "mask"))
+    onnx.save(file, model.location)
+    found = quantise_model(model, tmp_path / "q.onnx")
+    assert found is not None and found.loss.sqnr_db > 20 and not found.floats
+
+
+def test_a_result_is_rounded_once_where_it_is_read_as_float(model: ModelSpec, tmp_path: Path) -> None:
+    file = onnx.load(model.location)
+    file.graph.node[1].op_type = "Sigmoid"
+    onnx.save(file, model.location)
+    quantise_model(model, tmp_path / "q.onnx", "min-max")
+    nodes = onnx.load(tmp_path / "q.onnx").graph.node
+    (product,) = (node for node in nodes if node.name == "one")
+    assert [node.op_type for node in nodes if product.output[0] in node.input] == ["Sigmoid"]
+    assert types_of(model, tmp_path / "q.onnx") == ["uint8"] * 3
+
+
 def test_a_given_layer_stays_in_float32(model: ModelSpec, tmp_path: Path) -> None:
     found = quantise_model(model, tmp_path / "q.onnx", "min-max", ["two"])
     assert found is not None and found.method == "min-max"

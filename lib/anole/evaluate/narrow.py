@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """The operators of ONNX that multiply matrices or images."""
 
+_LEAST_OPSET = 13
+"""The first one whose `Cast` knows bfloat16."""
+
 
 def multiplies_bfloat16(description: Mapping[str, Any]) -> bool:
     """Returns whether a described target rounds to bfloat16; with int8, the model itself is a quantised one."""
@@ -75,9 +78,10 @@ def _torch(model: ModelSpec, description: Mapping[str, Any], inputs: Sequence[ND
 def _rounded_file(model: ModelSpec, description: Mapping[str, Any]) -> bytes:
     """Returns a model's file, with its weights inside, that rounds as a target does."""
     from anole.evaluate.rounded_weights import round_weights
+    from anole.extract.onnx.graphs import of_opset
     from anole.extract.onnx.importer import read_onnx
 
-    file = read_onnx(model)
+    file = of_opset(read_onnx(model), _LEAST_OPSET)
     if multiplies_bfloat16(description):
         _round_products(file)
     if "weights" in description:

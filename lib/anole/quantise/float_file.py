@@ -7,13 +7,13 @@ from pathlib import Path
 
 import onnx
 import onnxruntime
-from onnx import version_converter
 
 from anole.declared.entries import ModelSpec
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
 from anole.evaluate.engines import export_onnx
 from anole.extract.onnx.dimensions import fix_inputs, input_infos
+from anole.extract.onnx.graphs import of_opset
 from anole.extract.onnx.importer import read_onnx
 
 _LEAST_OPSET = 13
@@ -43,7 +43,7 @@ def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(path)
     try:
-        content = _with_axes(proto).SerializeToString()
+        content = of_opset(proto, _LEAST_OPSET).SerializeToString()
         onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ExtractError(f"model {model.name}: cannot be quantised: {cause(error)}") from error
@@ -61,11 +61,6 @@ def _flatten_biases(file: onnx.ModelProto) -> None:
         bias = held.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
         if bias is not None and len(bias.dims) == 2 and bias.dims[0] == 1:
             del bias.dims[0]
-
-
-def _with_axes(proto: onnx.ModelProto) -> onnx.ModelProto:
-    opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), _LEAST_OPSET)
-    return proto if opset >= _LEAST_OPSET else version_converter.convert_version(proto, _LEAST_OPSET)
 
 
 def _exported(model: ModelSpec) -> onnx.ModelProto:

@@ -115,7 +115,15 @@ def _search(
 ) -> tuple[Quantised, bytes]:
     """Returns the best quantised model with at most so many layers in float32, and its file's content."""
     kept = [FloatLayer(name) for name in floats]
-    tried = {each: _try(exact, samples, each, floats) for each in methods}
+    tried: dict[str, tuple[Loss, bytes]] = {}
+    for each in methods:
+        try:
+            tried[each] = _try(exact, samples, each, floats)
+        except ValueError as error:
+            # A mask of huge numbers, though it is not quantised, has no histogram.
+            if each == methods[-1] and not tried:
+                raise
+            _log.info("%s is left out: %s", each, cause(error))
     method = max(tried, key=lambda each: tried[each][0].sqnr_db)
     loss, content = tried[method]
     best = Quantised(method, tuple(kept), loss), content
@@ -158,7 +166,7 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
             op_types_to_quantize=OPERATORS,
             nodes_to_exclude=[*floats, *float_sums(file)],
             calibrate_method=getattr(CalibrationMethod, METHODS[method]),
-            extra_options={"MatMulConstBOnly": True},
+            extra_options={"MatMulConstBOnly": True, "OpTypesToExcludeOutputQuantization": list(PRODUCTS)},
         )
     return measure_loss(file, onnx.load(written), samples), written.read_bytes()
 

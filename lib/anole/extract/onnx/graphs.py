@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import onnx
+import onnx.version_converter
 
 OWN_DOMAINS = ("", "ai.onnx")
 """The domains of the operators that ONNX defines."""
@@ -15,6 +16,11 @@ _LARGE_BYTES = 1024
 def opset_of(proto: onnx.ModelProto) -> int:
     """Returns the version of ONNX's operators that a checked model asks for."""
     return int(next(each.version for each in proto.opset_import if each.domain in OWN_DOMAINS))
+
+
+def of_opset(proto: onnx.ModelProto, least: int) -> onnx.ModelProto:
+    """Returns a checked model that asks for at least a version of ONNX's operators."""
+    return proto if opset_of(proto) >= least else onnx.version_converter.convert_version(proto, least)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
