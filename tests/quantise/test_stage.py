@@ -90,7 +90,8 @@ def test_a_bias_may_be_a_row(model: ModelSpec, tmp_path: Path) -> None:
 def test_a_mask_of_huge_numbers_is_no_obstacle(model: ModelSpec, tmp_path: Path) -> None:
     file = onnx.load(model.location)
     file.graph.node[-1].output[0] = "scores"
-    file.graph.node.append(helper.make_node("Add", ["scores", "mask"], ["masked"]))
+    file.graph.node.append(helper.make_node("Tanh", ["scores"], ["bounded"]))
+    file.graph.node.append(helper.make_node("Add", ["bounded", "mask"], ["masked"]))
     file.graph.node.append(helper.make_node("Softmax", ["masked"], ["y"]))
     mask = np.array([[0, 0, np.finfo(np.float32).min, 0]], np.float32)
     file.graph.initializer.append(numpy_helper.from_array(mask, "mask"))
