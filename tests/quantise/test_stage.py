@@ -14,8 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from anole.declared.entries import ModelSpec
 from anole.errors import AnoleError
+from anole.evaluate.engines import precision_of
 from anole.extract.tasks import extract_tasks
-from anole.quantise.stage import _is_quantised, quantise_model
+from anole.quantise.stage import quantise_model
 from anole.report.quantised import render_quantised
 from anole.targets import get_target
 
@@ -148,8 +149,7 @@ def test_what_is_quantised_already_is_taken_as_it_is(model: ModelSpec, tmp_path:
 
 @pytest.mark.parametrize("operator", ["QLinearConv", "MatMulInteger", "DynamicQuantizeLinear", "MatMulNBits", "QGemm"])
 def test_files_of_all_forms_are_quantised_already(operator: str) -> None:
-    assert _is_quantised(helper.make_node(operator, [], []))
-    assert not _is_quantised(helper.make_node("QuickGelu", [], []))
+    assert precision_of([operator]) != "float32" == precision_of(["QuickGelu"])
 
 
 def test_what_does_not_fit_is_refused_in_words(model: ModelSpec, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import onnx
 
 from anole.declared.entries import ModelSpec
 from anole.errors import ExtractError, cause
+from anole.evaluate.engines import precision_of
 from anole.extract.samples import read_samples
 from anole.files import write_atomically
 from anole.quantise.float_file import read_file, write_folded
@@ -82,7 +83,7 @@ def quantise_model(
         BuildError: its samples do not fit.
     """
     proto, inputs = read_file(model)
-    if any(map(_is_quantised, proto.graph.node)):
+    if precision_of(node.op_type for node in proto.graph.node) != "float32":
         _log.info("%s: is quantised already", model.name)
         write_atomically(output, proto.SerializeToString())
         return None
@@ -103,11 +104,6 @@ def quantise_model(
     floating = counted(len(found.floats), "layer")
     _log.info("%s: %.1f dB by %s, %s in float32", model.name, found.loss.sqnr_db, found.method, floating)
     return found
-
-
-def _is_quantised(node: onnx.NodeProto) -> bool:
-    """Returns whether an operator computes with whole numbers, or makes some."""
-    return any(part in node.op_type for part in ("QLinear", "QGemm", "Quantize", "Integer", "Dequantize", "NBits"))
 
 
 def _search(
