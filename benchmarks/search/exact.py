@@ -107,7 +107,6 @@ def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
 @cache
 def _table(layer: str, space: str) -> Table:
     table = buffer_table(layer)
-    table.space.every_identity  # noqa: B018  looked up from now on
     return opened(table, OPEN.space(table.workload)) if space == "open" else table
 
 

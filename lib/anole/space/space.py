@@ -215,7 +215,7 @@ class Space(Encoding):
         """The names of the features that come from the description."""
         return () if self.describe is None else tuple(self.describe(self.columns(self.vectors([0]))).feature_names)
 
-    @cached_property
+    @property
     def valid_indices(self) -> NDArray[np.int64] | None:
         """All valid indices in order; None if the space is too large to enumerate in every search, and was not yet."""
         return self.every_valid_index if self.size <= _ENUMERABLE or self._all_obeying is not None else None
