@@ -1,4 +1,4 @@
-"""Coordinate descent: the neighbours of the fastest measured configs, then the configs of most merit."""
+"""Coordinate descent: the neighbours of the fastest measured configs, among configs of most merit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class Descent(Stateless):
-    """Proposes the neighbours of the fastest configs so far, and before and besides them configs of most merit.
+    """Proposes the neighbours of the fastest configs so far, among configs of most merit, with which it begins.
 
     A neighbour differs in one knob, by one value. Without a surrogate, a search takes milliseconds. After Canesche et
     al., "The Droplet Search Algorithm for Kernel Scheduling" (TACO 2024), which descends along one knob after the other

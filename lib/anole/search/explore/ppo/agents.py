@@ -57,12 +57,13 @@ class MAPPO(Episodes):
     layers and Adam's epsilon 1e-5 from ``config.py``; learning rate, epochs and a single minibatch from
     ``train_mpe_spread.sh``, whose rollouts are like these: three agents, 128 episodes, 25 steps. As there, each part of
     an agent's action has its own probability ratio, an agent's entropy is the mean of its parts' (``act.py``,
-    ``r_mappo.py``), and advantages are standardised over a whole rollout. Episodes end early as Chameleon's, for DCOC's
-    500 steps are the most (table 3). How far a walk looks ahead,
-    `discount` and `gae_lambda`, is Chameleon's, whose walks these are: with MAPPO's 0.99 and 0.95, most agents have
-    not learned to follow a ridge after three searches. Left out are clipped value losses, Huber's loss (quadratic up
-    to 10 deviations there), the bound of 10 on gradients, which Adam's scaling makes idle, and layer norms, which
-    DCOC's networks do not have.
+    ``r_mappo.py``), and advantages are standardised over a whole rollout. Left out are clipped value losses, Huber's
+    loss (quadratic up to 10 deviations there), the bound of 10 on gradients, which Adam's scaling makes idle, and layer
+    norms, which DCOC's networks do not have.
+
+    Walks are Chameleon's: how far they look ahead, `discount` and `gae_lambda`, for with MAPPO's 0.99 and 0.95 most
+    agents have not learned to follow a ridge after three searches; and when they end, for DCOC's 500 steps are the most
+    (table 3).
 
     Attributes:
         observes: what an agent sees of a config: ``all`` knobs (algorithm 1, line 6), or its ``own``.
