@@ -51,6 +51,12 @@ def test_a_run_on_a_table_reports_its_columns(variant, monkeypatch):
     assert float(row["gap_at_16"]) >= float(row["gap_at_end"]) >= 0
 
 
+def test_a_run_ends_at_the_optimum_which_it_then_has_at_every_later_checkpoint():
+    (row,) = exact.run((LAYER, "constrained", "by merit", "0", "any"))
+    assert int(row["trials"]) < 256 and float(row["gap_at_end"]) == 0
+    assert {float(row[f"gap_at_{n}"]) for n in CHECKPOINTS if n >= int(row["trials"])} == {0.0}
+
+
 def test_a_control_has_the_batches_of_the_run_beside_which_it_is(monkeypatch):
     monkeypatch.setattr(exact, "TRIALS", 80)
     control = "SA+greedy sizes of AS"

@@ -13,6 +13,7 @@ from anole.search.roles import History
 from anole.space import Space, option_knob
 from benchmarks.search.gaussian_process import GaussianProcess
 from benchmarks.search.variants import VARIANTS, sized_as, tuner_of
+from tests.kit.controls import Perfect
 
 CONTROLS = [variant for variant in VARIANTS if sized_as(variant)]
 
@@ -72,3 +73,14 @@ def test_without_a_success_the_gaussian_process_is_not_fitted():
     history.add(SPACE.vectors([1, 2]), [Measurement(Status.RUN_ERROR, "no")] * 2)
     surrogate.fit(history)
     assert not surrogate.fitted and not surrogate.score(SPACE.vectors([1, 2, 3])).any()
+
+
+def test_a_perfect_explorer_proposes_what_the_surrogate_likes_best_of_all() -> None:
+    history = history_of(np.array([[a, b] for a in range(0, 30, 3) for b in range(0, 30, 3)]))
+    surrogate = GaussianProcess().start(SPACE)
+    surrogate.fit(history)
+    left = SPACE.sample(900, np.random.default_rng(1), exclude=history.visited)
+    best = np.sort(surrogate.score(left))[::-1][:5]
+    found = Perfect(n_candidates=5).propose(surrogate, history, np.random.default_rng(0))
+    np.testing.assert_allclose(found.scores, best)
+    assert found.log["queries"] == len(left) == 800
