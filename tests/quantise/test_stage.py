@@ -88,6 +88,22 @@ def test_a_bias_may_be_a_row(model: ModelSpec, tmp_path: Path) -> None:
     assert found is not None and found.loss.sqnr_db > 30 and len(found.loss.layers) == 3
 
 
+def test_a_shared_bias_is_copied_under_names_that_no_value_has(model: ModelSpec, tmp_path: Path) -> None:
+    file = onnx.load(model.location)
+    for node in file.graph.node[:3:2]:
+        node.input.append("shared")
+    # The second convolution has as many filters as the first one, and its result the name of ONNX Runtime's copy.
+    del file.graph.initializer[1]
+    weight = np.random.default_rng(4).standard_normal((16, 16, 1, 1)).astype(np.float32)
+    values = {"second": weight, "shared": np.arange(16, dtype=np.float32)}
+    file.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
+    file.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.ones((16, 4), np.float32), "matrix"))
+    file.graph.node[2].output[0] = file.graph.node[3].input[0] = "shared0"
+    onnx.save(file, model.location)
+    found = quantise_model(model, tmp_path / "q.onnx", "min-max")
+    assert found is not None and found.loss.sqnr_db > 10 and len(found.loss.layers) == 3
+
+
 def test_a_mask_of_huge_numbers_is_no_obstacle(model: ModelSpec, tmp_path: Path) -> None:
     file = onnx.load(model.location)
     file.graph.node[-1].output[0] = "scores"

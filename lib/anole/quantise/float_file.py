@@ -19,6 +19,8 @@ from anole.extract.onnx.importer import read_onnx
 _LEAST_OPSET = 13
 """The first one in which `DequantizeLinear` may have a scale for each filter."""
 
+_BIASED = ("Conv", "ConvTranspose", "Gemm")
+
 
 def read_file(model: ModelSpec) -> tuple[onnx.ModelProto, tuple[TensorInfo, ...]]:
     """Returns a model as an ONNX file, and its inputs.
@@ -50,16 +52,26 @@ def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
     folded = onnx.load(path)
     for place, node in enumerate(folded.graph.node):
         node.name = node.name or f"{node.op_type}_{place}"
-    _flatten_biases(folded)
+    _prepare_biases(folded)
     onnx.save(folded, path)
 
 
-def _flatten_biases(file: onnx.ModelProto) -> None:
-    """Makes a dense layer's bias of one row a vector: ONNX Runtime's quantiser expects a number for each feature."""
-    held = {tensor.name: tensor for tensor in file.graph.initializer}
+def _prepare_biases(file: onnx.ModelProto) -> None:
+    """Gives each product a bias of its own, with a number for each feature, as ONNX Runtime's quantiser expects.
+
+    It would name its copies of a shared one by numbers behind the name, which may be names of other values.
+    """
+    held, taken = {tensor.name: tensor for tensor in file.graph.initializer}, set()
     for node in file.graph.node:
-        bias = held.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
-        if bias is not None and len(bias.dims) == 2 and bias.dims[0] == 1:
+        bias = held.get(node.input[2]) if node.op_type in _BIASED and len(node.input) > 2 else None
+        if bias is None:
+            continue
+        if bias.name in taken:
+            shared, bias = bias, file.graph.initializer.add()
+            bias.CopyFrom(shared)
+            bias.name = node.input[2] = f"{node.name}_{shared.name}"
+        taken.add(bias.name)
+        if node.op_type == "Gemm" and len(bias.dims) == 2 and bias.dims[0] == 1:
             del bias.dims[0]
 
 
