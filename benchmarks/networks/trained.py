@@ -107,11 +107,13 @@ def same(answer: Callable[[Arrays], Hashable]) -> Agree:
 
 
 def overlap(mask: Callable[[Arrays], NDArray[np.bool_]]) -> Agree:
-    """Returns the mean intersection over union of masks."""
+    """Returns the mean intersection over union of masks, which is 1 where both are empty."""
 
     def agree(expected: Sequence[Arrays], found: Sequence[Arrays]) -> float:
         pairs = [(mask(one), mask(other)) for one, other in zip(expected, found, strict=True)]
-        return float(np.mean([(one & other).sum() / max(1, (one | other).sum()) for one, other in pairs]))
+        return float(
+            np.mean([(one & other).sum() / (one | other).sum() if (one | other).any() else 1 for one, other in pairs])
+        )
 
     return agree
 
