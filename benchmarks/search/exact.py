@@ -1,7 +1,8 @@
-"""The experiment on exact tables: every search method on whole spaces of the accelerator, whose optimum is known.
+"""The experiment on exact tables: every search method on whole spaces whose optimum is known.
 
-Nothing is measured and nothing is noise, so that other work on the machine makes no difference: seconds are those of
-the processor. A run ends after the papers' 16 iterations, which are 1024 trials in batches of 64, or at the optimum.
+They are the accelerator's, and a few that were measured whole. Nothing is measured here and nothing is noise, so that
+other work on the machine makes no difference: seconds are those of the processor. A run ends after the papers' 16
+iterations, which are 1024 trials in batches of 64, or at the optimum.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,8 @@ from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget
 from benchmarks.accelerator.tables import buffer_table, buffer_tables, gaps_of
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
-from benchmarks.search.variants import TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
+from benchmarks.search.measured import measured_table, measured_tables
+from benchmarks.search.variants import MEASURED_VARIANTS, TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
 from tests.kit.quality import batch_sizes
 from tests.kit.tables import Replay, Table, opened, replay
 
@@ -29,8 +32,11 @@ TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
 SPACES: Mapping[str, Sequence[str]] = {
     "constrained": tuple(TABLE_VARIANTS),
     "open": ("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc", "anole cold"),
+    "measured": tuple(MEASURED_VARIANTS),
 }
 """The variants that are compared in each kind of space. In open ones, what the accelerator cannot run costs a trial."""
+
+_ALL = {**VARIANTS, **TABLE_VARIANTS, **MEASURED_VARIANTS}
 
 LOGGED = ("steps", "episode_steps", "updates", "converged_at", "queries", "drawn_between")
 """Figures of the searches in a run, of which it tells the medians."""
@@ -48,19 +54,18 @@ OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
 
 def jobs() -> Iterator[Job]:
     """Yields layer, space, variant, seed and version; seeds are the outer loop, so that few compare everything."""
-    names = list(buffer_tables())
+    places = [(layer, space) for space in SPACES for layer in _files(space)]
     for seed in range(SEEDS):
-        for layer in names:
-            for space, variants in SPACES.items():
-                for variant in variants:
-                    yield layer, space, variant, str(seed), _version(layer, space, variant)
+        for layer, space in places:
+            for variant in SPACES[space]:
+                yield layer, space, variant, str(seed), _version(layer, space, variant)
 
 
 def run(job: Job) -> Sequence[Row]:
     """Replays a search on a table."""
     layer, space, variant, seed, _ = job
     table = _table(layer, space)
-    beside = sized_as(variant, TABLE_VARIANTS)
+    beside = sized_as(variant, _ALL)
     sizes = batch_sizes(replay(table, _settings(beside), TRIALS, int(seed)).trials) if beside else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     found = replay(table, _settings(variant, sizes), TRIALS, int(seed), ends_at_the_optimum=True)
@@ -100,12 +105,19 @@ def _median(values: Sequence[float]) -> str:
 
 def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
     """Returns a variant's settings, which end a search after the papers' number of iterations, or earlier."""
-    settings = tuner_of(variant, sizes, {**VARIANTS, **TABLE_VARIANTS})
+    settings = tuner_of(variant, sizes, _ALL)
     return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
+
+
+def _files(space: str) -> Mapping[str, Path]:
+    """Returns the files of all tables of a kind of space, by their layers."""
+    return measured_tables() if space == "measured" else buffer_tables()
 
 
 @cache
 def _table(layer: str, space: str) -> Table:
+    if space == "measured":
+        return measured_table(layer)
     table = buffer_table(layer)
     return opened(table, OPEN.space(table.workload)) if space == "open" else table
 
@@ -113,7 +125,7 @@ def _table(layer: str, space: str) -> Table:
 @cache
 def _version(layer: str, space: str, variant: str) -> str:
     """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
-    table, control = buffer_tables()[layer].read_bytes().hex(), str(TABLE_VARIANTS[variant].get("control"))
+    table, control = _files(space)[layer].read_bytes().hex(), str(_ALL[variant].get("control"))
     return version_of(table, space, _settings(variant).to_json(), control, TUNER_VERSION, TRIALS, _VERSION)
 
 

@@ -13,6 +13,7 @@ from anole.search.settings import TunerSettings
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from benchmarks.search.gaussian_process import GaussianProcess
+from benchmarks.search.tpe import Tpe
 from tests.kit.controls import Perfect, SizedAmongBest, SizedGreedy
 
 SAME = (1, 1, 1, 1)
@@ -117,6 +118,19 @@ TABLE_VARIANTS: Variants = {
     "chameleon one by one": {"preset": "chameleon", "explorer": {"at_once": 1, "horizon": 500}},
 }
 """The tuners to compare on whole spaces of the accelerator, likewise."""
+
+MEASURED_VARIANTS: Variants = {
+    **{
+        name: TABLE_VARIANTS[name]
+        for name in (
+            *("random", "autotvm", "release", "chameleon", "adatune", "dcoc", "anole cold", "SA+greedy batch 16"),
+            *("dcoc batch 16", "chameleon not learning", "dcoc not learning", "perfect+greedy batch 16"),
+            *("by merit", "descent"),
+        )
+    },
+    "tpe": {"preset": "random", "explorer": Tpe(), "batch": 16},
+}
+"""The tuners to compare on spaces that were measured whole, likewise."""
 
 
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:

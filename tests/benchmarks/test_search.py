@@ -8,6 +8,7 @@ import pytest
 from benchmarks.search import exact, layers, learned, networks
 from benchmarks.search.claims import CLAIMS, page, read_data
 from benchmarks.search.exact import CHECKPOINTS
+from benchmarks.search.measured import measured_table
 from benchmarks.search.picture import draw, mean_ratios
 from benchmarks.search.report import sections
 from benchmarks.search.run import EXPERIMENTS, FOLDER
@@ -55,6 +56,24 @@ def test_a_run_ends_at_the_optimum_which_it_then_has_at_every_later_checkpoint()
     (row,) = exact.run((LAYER, "constrained", "by merit", "0", "any"))
     assert int(row["trials"]) < 256 and float(row["gap_at_end"]) == 0
     assert {float(row[f"gap_at_{n}"]) for n in CHECKPOINTS if n >= int(row["trials"])} == {0.0}
+
+
+def test_a_gpus_space_of_others_has_failures_and_its_authors_optimum():
+    table = measured_table("convolution_rtx_2080_ti")
+    assert table.space.size == 16_896 and len(table.latencies_s) == 6_768
+    assert np.isnan(table.latencies_s).sum() == 1_512 and table.best_s == pytest.approx(900.26e-6)
+    config = {"block_size_x": 2, "block_size_y": 32, "read_only": 0, "tile_size_x": 1, "tile_size_y": 1}
+    measured = list(table.measure([config | {"use_padding": padding} for padding in (0, 1)]))
+    assert [each.latency_s for each in measured] == pytest.approx([15.9364e-3, 2.85772e-3], rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["dcoc batch 16", "descent", "tpe"])
+def test_searches_run_on_measured_spaces(variant, monkeypatch):
+    if variant == "tpe":
+        pytest.importorskip("optuna", reason="Optuna is installed for `make bench-search` alone")
+    monkeypatch.setattr(exact, "TRIALS", 48)
+    (row,) = exact.run(("convolution_rtx_2080_ti", "measured", variant, "0", "any"))
+    assert int(row["trials"]) == 48 and 0 < float(row["gap_at_end"]) <= float(row["gap_at_16"])
 
 
 def test_a_control_has_the_batches_of_the_run_beside_which_it_is(monkeypatch):
