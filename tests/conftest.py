@@ -32,7 +32,7 @@ pytest.register_assert_rewrite(
 
 # The same examples in every run, so that only a change of the code can break a build; `make guard` draws more of them,
 # and `make fuzz` new ones. None has a limit of time, because the machine may be busy.
-settings.register_profile("few", derandomize=True, deadline=None, max_examples=25)
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=15)
 settings.register_profile("more", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile("new", print_blob=True, deadline=None, max_examples=100)
 settings.load_profile("few")

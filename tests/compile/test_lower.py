@@ -175,6 +175,7 @@ def test_narrow_numbers_are_rounded_where_they_are_computed(network: Callable[[s
     assert 1e-5 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 2e-2
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_stored_weights_are_unpacked_in_the_kernel_of_their_layer(
     network: Callable[[str], Any], seed: int | None

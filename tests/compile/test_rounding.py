@@ -71,6 +71,7 @@ def test_the_fastest_rival_with_smaller_tiles_takes_the_place_of_large_ones(net:
     assert read_build(Path("net")) == build
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize(("run_key", "reason"), [("a" * 64, "its tuned config rounds more than the network bears"),
                                                  ("", "its config was not tuned")])  # fmt: skip
 def test_without_a_rival_it_is_a_default(net: Net, run_key: str, reason: str) -> None:

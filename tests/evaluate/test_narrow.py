@@ -36,6 +36,7 @@ def before_bfloat16() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("scheme", ["torch", "onnx", "old onnx"])
 def test_a_narrow_reference_is_near_the_plain_one(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")

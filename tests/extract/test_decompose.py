@@ -155,7 +155,7 @@ def again(expression: str) -> Any:
         "torch.fft.irfft((9 * x).long())",
     ],
 )
-@pytest.mark.examples(8)
+@pytest.mark.examples(4)
 def test_it_computes_the_same(write: Write, expression: str) -> None:
     assert_same_as_torch(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
 
@@ -190,6 +190,7 @@ Net = partial(Net, {settings})
 """
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize(
     "settings",
     [

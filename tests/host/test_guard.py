@@ -107,6 +107,7 @@ def test_no_stage_outlives_its_guard(number: signal.Signals) -> None:
     assert not Path(f"/proc/{stage}").exists()
 
 
+@pytest.mark.guard
 def test_a_factory_that_ends_the_process_is_an_error_of_its_model(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text("import os\ndef ends():\n    os._exit(0)\n")
     (tmp_path / "models.yaml").write_text(

@@ -98,7 +98,7 @@ OK, FAILED = Status.OK, Status.BUILD_ERROR
         ("default fails", ["xx", "xx"], ["--dt", "--t"]),
     ],
 )
-@pytest.mark.examples(4)
+@pytest.mark.examples(2)
 def test_failures_are_believed_of_a_machine_that_works(
     faults: Path, measuring: Measuring, faulty: str, measured: list[str], built: list[str]
 ) -> None:
@@ -124,7 +124,7 @@ def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring) -> None:
     ("fault", "status", "how"),
     [("nothing is built", "build_error", "no such schedule"), ("nothing runs", "run_error", "no device")],
 )
-@pytest.mark.examples(2)
+@pytest.mark.examples(1)
 def test_nothing_is_believed_of_a_machine_on_which_nothing_works(
     faults: Path, measuring: Measuring, fault: str, status: str, how: str
 ) -> None:
@@ -169,7 +169,7 @@ def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring) -> None
 
 @everywhere
 @pytest.mark.parametrize(("fails", "status"), [("killed once", OK), ("killed run once", OK), ("killed", FAILED)])
-@pytest.mark.examples(3)
+@pytest.mark.examples(1)
 def test_a_killed_candidate_is_measured_once_more(measuring: Measuring, fails: str, status: Status) -> None:
     troubled = {**CONFIGS[1], "fails": fails, "name": "k"}
     assert measuring.measure([CONFIGS[0], troubled, CONFIGS[2]]) == [OK, status, OK]

@@ -75,7 +75,7 @@ def test_a_slow_candidate_is_left_after_one_micro_batch() -> None:
     assert (measured.status, measured.repeats, measured.cv) == (Status.OK, 1, 0.0)
 
 
-@pytest.mark.examples(3)
+@pytest.mark.examples(1)
 @pytest.mark.parametrize(
     ("trouble", "status", "error"),
     [

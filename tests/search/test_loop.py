@@ -269,6 +269,7 @@ def test_a_space_is_measured_to_its_end_and_no_further(formula, settings):
     assert len(small.asked) == 1
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_no_program_costs_two_trials(preset):
     """A size makes no difference, so that there are 48 programs of 384 configs."""

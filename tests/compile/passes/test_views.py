@@ -73,6 +73,7 @@ MEANS = [
 ]  # fmt: skip
 
 
+@pytest.mark.examples(8)
 @pytest.mark.parametrize(
     ("change", "build", "expected"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 import tvm
 import tvm_ffi
 from tvm import ir, relax, s_tir, te, tirx
@@ -56,6 +57,7 @@ def results_of(module: tvm.IRModule, gpu: EmulatedGpu) -> list[np.ndarray]:
     return gpu.call(network_results, tvm.ir.save_json(module), describe_cuda("sm_90"), [DATA])
 
 
+@pytest.mark.guard
 def test_what_is_between_kernels_is_a_result_that_none_reads(emulated_gpu: EmulatedGpu) -> None:
     module = lift_workspaces(network(doubled_and(1.0), twice))
     (func,) = (func for _, func in module.functions_items() if isinstance(func, tirx.PrimFunc))

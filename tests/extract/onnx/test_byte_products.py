@@ -58,6 +58,7 @@ def attention(net: Network, tokens: int, width: int, dtype: str, zeros: tuple[in
     rounded(net, last(net), STEP, zeros[2], dtype)
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize(
     ("tokens", "width", "dtype", "zeros"),
     [(20, 16, "uint8", (120, 130, 128)), (19, 10, "uint8", (101, 128, 7)), (33, 12, "int8", (0, -5, 0))],
@@ -80,6 +81,7 @@ def test_attention_in_qdq_form_is_one_step_from_its_definition(
     assert np.mean(steps < 1.01) > 0.999 and np.mean(steps < 0.01) > 0.95
 
 
+@pytest.mark.examples(3)
 @pytest.mark.parametrize("inner", [12, 30, 600])
 @pytest.mark.parametrize("is_transposed", [False, True])
 def test_operators_on_bytes_are_exact_whatever_is_computed(tmp_path: Path, inner: int, is_transposed: bool) -> None:

@@ -229,6 +229,7 @@ def spectra(net: Network) -> None:
     net.add("STFT", net.input(1, 64, 1), net.weight(8, "int64"), window, net.weight(16, "int64"), onesided=1)
 
 
+@pytest.mark.examples(5)
 @pytest.mark.parametrize(("build", "opset"), FAMILIES)
 def test_it_computes_what_onnx_runtime_computes(tmp_path: Path, build: Callable[[Network], None], opset: int) -> None:
     net = Network(opset)

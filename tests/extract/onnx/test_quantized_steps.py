@@ -30,6 +30,7 @@ def into(net: Network, scale: float = 0.03) -> list[str]:
     return [net.weight(scale), net.weight(120, "uint8")]
 
 
+@pytest.mark.examples(5)
 @pytest.mark.parametrize(
     ("operator", "attributes"),
     [

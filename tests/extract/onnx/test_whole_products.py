@@ -84,6 +84,7 @@ def scaled_convolution(net: Network) -> None:
     net.add("QLinearConv", x, scales[0], zeros[0], weight, scales[1], zeros[1], scales[2], zeros[2])
 
 
+@pytest.mark.examples(4)
 @pytest.mark.parametrize(
     ("build", "operators"),
     [

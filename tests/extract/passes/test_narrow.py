@@ -105,6 +105,7 @@ def whole(*shape: int, seed: int = 1) -> ir.Expr:
     return relax.const(np.random.default_rng(seed).integers(-128, 128, shape).astype(np.float32))
 
 
+@pytest.mark.examples(6)
 @pytest.mark.parametrize("least", [0, -128])
 @pytest.mark.parametrize("zero", [0, 7])
 @pytest.mark.parametrize("channels", [8, 3])
@@ -181,6 +182,7 @@ def test_zero_points_may_be_computed(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))
 
 
+@pytest.mark.examples(2)
 @pytest.mark.parametrize("channels", [8, 3])
 @pytest.mark.parametrize("least", [0, -128])
 def test_padding_may_be_of_a_computed_zero_point(channels: int, least: int) -> None:

@@ -39,6 +39,7 @@ def best_of_two(explorer, seed):
     return max(candidates.scores[0] for candidates in found), len(oracle.asked)
 
 
+@pytest.mark.guard
 def test_reaches_the_known_optimum(history, oracle):
     explorer = PPO(converged_share=None).start(history.space)
     best = (explorer.propose(oracle, history, np.random.default_rng(seed)).scores[0] for seed in range(2))

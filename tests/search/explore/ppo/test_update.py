@@ -76,6 +76,7 @@ def test_the_value_of_rest_is_the_score():
     torch.testing.assert_close(returns[0], torch.full_like(returns[0], 0.7), rtol=0, atol=1e-4)
 
 
+@pytest.mark.guard
 def test_learns_which_way_is_up_and_what_it_is_worth(space):
     learner, rng = Learner(PPO(), space, np.random.default_rng(0)), np.random.default_rng(0)
     figures, heights = [], []

@@ -171,6 +171,7 @@ def test_other_functions_are_right_and_wake_threads_where_that_pays(
     assert loop_kinds(check(function(definition, shape))) & {PARALLEL, VECTORIZED} == kinds
 
 
+@pytest.mark.examples(1)
 @pytest.mark.parametrize("machine", [Machine(1, 16), Machine(2, 64), Machine(7, 32)])
 def test_any_machine(machine: Machine) -> None:
     for name in ("max_pool_nhwc", "global_mean_nhwc", "sum_all", "softmax", "transpose"):

@@ -29,6 +29,7 @@ def description(mcpu: str, *features: str) -> dict[str, Any]:
     return {"kind": "cpu", "mcpu": mcpu, "model": "any", "features": [*features_of(mcpu), *features], "threads": 1}
 
 
+@pytest.mark.examples(4)
 @pytest.mark.parametrize(
     ("dtype", "mcpu", "features", "used", "register"),
     [
@@ -57,6 +58,7 @@ def test_code_uses_the_best_dot_product_that_the_processor_has(
 _DOT = re.compile(r"\b(v?pmaddwd|v?pmaddubsw|vpdp\w+|vdpbf16ps)\b")
 
 
+@pytest.mark.examples(4)
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("workload", [CONVOLUTION, DENSE], ids=lambda workload: workload.operator)

@@ -64,6 +64,7 @@ def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -
     assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
 
+@pytest.mark.examples(3)
 @pytest.mark.parametrize(
     ("workload", "tiles"),
     [
@@ -128,6 +129,7 @@ def test_configs_told_apart_by_their_knobs_are_told_apart_by_their_features() ->
     np.testing.assert_allclose(of_one[:, lanes], np.log2(OPEN.unit.lanes_of(panel) + 1), rtol=1e-6)
 
 
+@pytest.mark.examples(3)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_tuner_searches_without_enumerating(preset: str) -> None:
     space = OPEN.space(L4)

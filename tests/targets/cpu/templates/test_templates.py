@@ -112,7 +112,7 @@ def grouped(filters: int, channels: int) -> Conv2d:
     ],
     ids=lambda case: case.workload.label,
 )
-@pytest.mark.examples(14)
+@pytest.mark.examples(7)
 def test_defaults_of_awkward_shapes_are_right(case: Case) -> None:
     assert case.space.rejection(case.config) is None
     assert case.error(case.config) < 1e-5

@@ -54,6 +54,7 @@ def test_the_agents_are_the_papers():
     }
 
 
+@pytest.mark.examples(2)
 @pytest.mark.parametrize("bounds", [None, Bounds()], ids=["fixed", "search"])
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.label)
 def test_what_is_valid_can_be_run(layer, bounds):
