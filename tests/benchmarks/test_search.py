@@ -73,7 +73,8 @@ def test_searches_run_on_measured_spaces(variant, monkeypatch):
         pytest.importorskip("optuna", reason="Optuna is installed for `make bench-search` alone")
     monkeypatch.setattr(exact, "TRIALS", 48)
     (row,) = exact.run(("convolution_rtx_2080_ti", "measured", variant, "0", "any"))
-    assert int(row["trials"]) == 48 and 0 < float(row["gap_at_end"]) <= float(row["gap_at_16"])
+    assert float(row["gap_at_end"]) <= float(row["gap_at_16"])
+    assert int(row["trials"]) == 48 or float(row["gap_at_end"]) == 0
 
 
 def test_a_control_has_the_batches_of_the_run_beside_which_it_is(monkeypatch):
