@@ -43,9 +43,18 @@ NETWORKS = ("squeezenet1_1", "resnet18", "mobilenet_v2", "alexnet", "vgg16")
 OURS: dict[str, Mapping[str, Any]] = {
     "anole": {"tuning": {"preset": "anole", "trials": 128}},
     "anole, no trials": {"tuning": {"preset": "anole", "trials": 0}},
+    # Without Winograd's method, and in open spaces, which have none either; untuned, these two are the same network.
+    "anole, direct": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 128}},
+    "anole, direct, no trials": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 0}},
+    "anole, open": {"target": {"space": "open"}, "tuning": {"preset": "anole", "trials": 128}},
+    "random, direct": {"target": {"exact": True}, "tuning": {"preset": "random", "trials": 128}},
+    "random, open": {"target": {"space": "open"}, "tuning": {"preset": "random", "trials": 128}},
     # As published: open spaces, 1000 trials of a task at most, and Chameleon's 16 iterations.
     **{
-        name: {"space": "open", "tuning": {**VARIANTS[variant], "trials": 1000, "max_iterations": iterations}}
+        name: {
+            "target": {"space": "open"},
+            "tuning": {**VARIANTS[variant], "trials": 1000, "max_iterations": iterations},
+        }
         for name, variant, iterations in (
             ("autotvm", "SA+greedy", 16),
             ("autotvm with adaptive sampling", "SA+AS", 16),
@@ -55,16 +64,17 @@ OURS: dict[str, Mapping[str, Any]] = {
         )
     },
 }
-"""The tuners that are part of Anole: the target's space, and the tuning of models.yaml."""
+"""The tuners that are part of Anole: settings of the target, and the tuning of models.yaml."""
 
 THEIRS = {"metaschedule 64": 64, "metaschedule 256": 256}
 """TVM's own tuner, with so many trials of a task."""
 
-REFERENCES = ("onnxruntime", "torch.compile")
-"""Engines that are timed beside; the second one tunes when it starts."""
+REFERENCES = ("onnxruntime", "openvino", "torch.compile")
+"""Engines that are timed beside; the last one tunes when it starts."""
 
 ORDER = (
-    *("anole", "anole, no trials", "metaschedule 64", "chameleon", "adatune", "autotvm with adaptive sampling"),
+    *("anole", "anole, no trials", "anole, direct", "anole, direct, no trials", "anole, open", "random, direct"),
+    *("random, open", "metaschedule 64", "chameleon", "adatune", "autotvm with adaptive sampling"),
     *("autotvm", "chameleon with greedy sampling", "metaschedule 256"),
 )
 """The order in which a network is tuned: the longest last."""
@@ -146,7 +156,7 @@ def _version(tuner: str) -> str:
         return version_of(THEIRS[tuner])
     plain = dict(OURS[tuner]["tuning"])
     trials = plain.pop("trials")
-    return version_of(read_tuner(plain).to_json(), TUNER_VERSION, trials, OURS[tuner].get("space", ""))
+    return version_of(read_tuner(plain).to_json(), TUNER_VERSION, trials, OURS[tuner].get("target", ""))
 
 
 def _folder(network: str, tuner: str) -> Path:
@@ -174,10 +184,9 @@ def _build_folder(project: Path) -> Path:
 
 def _ours(network: str, tuner: str, seed: int, folder: Path) -> list[str]:
     """Writes a project's models.yaml and returns the command that builds it."""
-    space = {"space": OURS[tuner]["space"]} if "space" in OURS[tuner] else {}
     plain = {
         "models": {network: {"source": f"torchvision:{network}", "inputs": {"x": [1, 3, 224, 224]}}},
-        "targets": {"cpu": {"kind": "cpu", **space}},
+        "targets": {"cpu": {"kind": "cpu", **OURS[tuner].get("target", {})}},
         "tuning": {**OURS[tuner]["tuning"], "seed": seed},
         "builds": [{"model": network, "target": "cpu"}],
     }

@@ -17,6 +17,13 @@ Data = Mapping[str, Rows]
 PRICES_S = (0.01, 0.1, 1.0, 60.0)
 """Seconds that a trial may cost: on our simulator, on a processor, on the papers' boards, in a hardware run."""
 
+_SPACES = {
+    "constrained": "Whole constrained spaces of the accelerator",
+    "open": "Whole open spaces of the accelerator",
+    "measured": "Spaces that were measured whole",
+}
+"""The titles of the kinds of spaces of which there are exact tables."""
+
 _WORST = 100.0
 """The cost over the optimum's that counts at most."""
 
@@ -38,7 +45,7 @@ PRICED = ("anole cold", "autotvm", "release", "chameleon", "adatune", "dcoc", "M
 
 def sections(data: Data) -> list[str]:
     """Returns the sections of all tables of which there are lines."""
-    tables = [_tables(data, space) for space in ("constrained", "open")]
+    tables = [_tables(data, *each) for each in _SPACES.items()]
     found = (_networks(data), _by_trials(data), *tables, _prices(data), _accelerated(data), _layers(data))
     return [section for section in found if section]
 
@@ -79,7 +86,7 @@ def _latency(row: Row) -> tuple[str, str]:
     return (f"{float(row['latency_ms']):.2f}", f"{float(row['ratio']):.2f}") if row else ("", "")
 
 
-def _tables(data: Data, space: str) -> str:
+def _tables(data: Data, space: str, title: str) -> str:
     """Returns how far each variant is from the optimum, on the layers and seeds that all variants have."""
     rows, n_runs = [], 0
     for variant, runs in _common(data.get(f"tables/{space}", ()), "GP+CSA").items():
@@ -98,7 +105,7 @@ def _tables(data: Data, space: str) -> str:
         f" {_WORST:g}, empty at the end if as at 256. Trials to 1 % and seconds are medians, empty if half of the runs"
         " never come so near."
     )
-    return _section(f"Whole {space} spaces of the accelerator", lead, head, [row[1:] for row in sorted(rows)])
+    return _section(title, lead, head, [row[1:] for row in sorted(rows)])
 
 
 def _cost_at(column: str) -> Callable[[Row], float]:
