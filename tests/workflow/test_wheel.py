@@ -106,6 +106,6 @@ def test_the_demo_is_built_in_an_environment_that_was_empty(wheel: Path, tmp_pat
     found.run("anole", "init", "--demo", "demo", at=tmp_path)
     said = found.run("snakemake", "--cores", "all", at=tmp_path / "demo")
     assert str(ROOT) not in said and len(said.splitlines()) <= 60
-    assert re.search(r"^builds/resnet18-cpu-anole +[0-9.]+ +[0-9.]+ \([0-9.]+x\)", said, re.MULTILINE)
+    assert re.search(r"^builds/resnet18-cpu-anole +float32 +[0-9.]+ +[0-9.]+ \([0-9.]+x\)", said, re.MULTILINE)
     assert (tmp_path / "demo/builds/resnet18-cpu-anole/model.so").exists()
     assert (tmp_path / "demo/db/tuning.sqlite").exists()
