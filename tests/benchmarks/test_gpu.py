@@ -156,7 +156,7 @@ def test_the_assembler_and_the_model_are_compared(
 def run_all(folder: Path) -> None:
     options = ["--target", "cuda", "--folder", str(folder), "--minutes", "9", "--self-test"]
     command = [sys.executable, "-m", WHOLE, *options]
-    made = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
+    made = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=900)
     assert made.returncode == 0, made.stderr
 
 

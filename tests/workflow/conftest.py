@@ -121,7 +121,7 @@ class Project:
         """Runs Snakemake to its end."""
         began_ns = time.time_ns()
         process = self.start(*arguments)
-        output, _ = process.communicate(timeout=240)
+        output, _ = process.communicate(timeout=900)
         return Outcome(process.returncode, output, self._jobs_since(began_ns))
 
     def planned(self, *targets: str) -> list[str]:
