@@ -82,7 +82,7 @@ doctor: env  ## describe this machine and measure its peak
 	anole doctor
 
 bench-search: env  ## settle the papers' claims, and time tuners from nothing to a network, for MINUTES (all); resumes where it stopped
-	uv pip install --quiet --group bench
+	uv pip install --quiet --group bench --constraint requirements.lock
 	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf)
 	PYTHONPATH=lib python -m benchmarks.search.claims > docs/results/claims.md
 	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/searches.svg \
