@@ -76,7 +76,7 @@ def test_agents_learn_to_follow_a_ridge(form, seeds):
     """Each agent has a pair of knobs. Without learning, the same walks find 0.6 to 0.8 of the optimum."""
     mappo = MAPPO(n_steps=300, converged_share=None, n_candidates=64, **form)
     best = [best_of_two(mappo, seed)[0] for seed in seeds]
-    assert np.mean(best) > 0.9
+    assert np.mean(best) > 0.93
 
 
 @pytest.mark.guard
