@@ -117,11 +117,11 @@ class Project:
             start_new_session=True,
         )
 
-    def snakemake(self, *arguments: str) -> Outcome:
+    def snakemake(self, *arguments: str, limit_s: float = 240.0) -> Outcome:
         """Runs Snakemake to its end."""
         began_ns = time.time_ns()
         process = self.start(*arguments)
-        output, _ = process.communicate(timeout=900)
+        output, _ = process.communicate(timeout=limit_s)
         return Outcome(process.returncode, output, self._jobs_since(began_ns))
 
     def planned(self, *targets: str) -> list[str]:

@@ -45,7 +45,7 @@ def test_a_whole_network_is_right(project: Any, source: str, shape: list[int]) -
         tuning={"preset": "random", "total_trials": 12, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0},
         builds=[{"model": "net", "target": "gpu"}],
     )
-    outcome = project.snakemake()
+    outcome = project.snakemake(limit_s=900.0)
     assert outcome.code == 0, outcome.output
     ((error,),) = project.query("select max(relative_error) from evaluation")
     assert 0 < error < 1e-5
