@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from anole.search.explore.random import draw
 from anole.search.roles import Candidates, Explorer, History, Surrogate
+from anole.search.sample.synthesis import fresh
 from anole.space.space import Space
 
 _MOST_ASKED = 16
@@ -54,13 +56,16 @@ class _TpeExplorer:
             trial = optuna.trial.create_trial(params=params, distributions=self._named, value=gflops)
             self._study.add_trial(trial)
         self._told = len(history)
-        return self._completed(self._asked(history), history, rng)
+        n, taken = self.settings.n_candidates, set(history.visited.tolist())
+        found = chain(self._asked(taken), fresh(draw(history, n, rng).vectors, taken, self.space))
+        vectors = np.array(list(islice(found, n)), dtype=np.int64).reshape(-1, len(self.space.knobs))
+        return Candidates(vectors, np.zeros(len(vectors)))
 
-    def _asked(self, history: History) -> list[NDArray[np.int64]]:
-        """Returns what Optuna proposes that is valid and new."""
+    def _asked(self, taken: set[int]) -> list[NDArray[np.int64]]:
+        """Returns what Optuna proposes that is valid and not taken, and marks it as taken."""
         import optuna
 
-        taken, found, running = set(history.visited.tolist()), [], []
+        found, running = list[NDArray[np.int64]](), []
         for _ in range(_MOST_ASKED * self.settings.n_candidates):
             asked = self._study.ask(self._named)
             vector = np.array([asked.params[name] for name in self._named])
@@ -68,23 +73,13 @@ class _TpeExplorer:
                 self._study.tell(asked, 0.0)
                 continue
             running.append(asked)
-            identity = int(self.space.identities(vector[None])[0])
-            if identity not in taken:
-                taken.add(identity)
-                found.append(vector)
+            found.extend(fresh([vector], taken, self.space))
             if len(found) == self.settings.n_candidates:
                 break
         # They are told anew once they are measured.
         for asked in running:
             self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
         return found
-
-    def _completed(self, found: list[NDArray[np.int64]], history: History, rng: np.random.Generator) -> Candidates:
-        own = np.array(found, dtype=np.int64).reshape(-1, len(self.space.knobs))
-        others = draw(history, self.settings.n_candidates, rng).vectors
-        fresh = others[~np.isin(self.space.identities(others), self.space.identities(own))]
-        vectors = np.concatenate([own, fresh])[: self.settings.n_candidates]
-        return Candidates(vectors, np.zeros(len(vectors)))
 
 
 def _distribution(values: tuple[Any, ...]) -> Any:
