@@ -43,7 +43,7 @@ NETWORKS = ("squeezenet1_1", "resnet18", "mobilenet_v2", "alexnet", "vgg16")
 OURS: dict[str, Mapping[str, Any]] = {
     "anole": {"tuning": {"preset": "anole", "trials": 128}},
     "anole, no trials": {"tuning": {"preset": "anole", "trials": 0}},
-    # Without Winograd's method, and in open spaces, which have none either; untuned, these two are the same network.
+    # Without Winograd's method, which open spaces exclude: untuned, a network is the same in both.
     "anole, direct": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 128}},
     "anole, direct, no trials": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 0}},
     "anole, open": {"target": {"space": "open"}, "tuning": {"preset": "anole", "trials": 128}},
