@@ -31,6 +31,7 @@ MODELS = {
     name: ModelSpec(name, f"torch:tiny:{name}", inputs, dtypes=dtypes)
     for name, inputs, dtypes in (
         ("joined", {"x": (3, 6)}, {}),
+        ("residual", {"x": (1, 3, 16, 16)}, {}),
         ("mixed", {"x": (3, 6), "rows": (2, 3)}, {"rows": "int64"}),
         ("ordered", {"x": (3, 6)}, {}),
         ("nothing", {"x": (2, 3, 4)}, {}),
@@ -131,6 +132,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             patch.chdir(home)
             described = describe_cpu(threads=threads)
             described["features"] += AMX_FEATURES if name == "bytes" else []
+            described |= {"precision": "bf16"} if name == "residual" else {}
             compile_untuned(MODELS[name], home / name, described)
         return home / name
 

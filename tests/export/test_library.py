@@ -46,6 +46,13 @@ def test_outputs_are_the_builds_bit_by_bit(name: str, export: Export) -> None:
     assert has_tiles == (name == "bytes")
 
 
+def test_numbers_of_bf16_are_the_builds(export: Export) -> None:
+    exported = export("residual", levels=("tuned",))
+    assert "bfloat16" in {operand.dtype for step in exported.network.kernels.steps for operand in step.operands}
+    with exported.python().Network() as network:
+        assert bits(network(*exported.inputs)) == bits(exported.expected)
+
+
 @pytest.mark.guard
 def test_lower_levels_round_a_little_differently(varied: Exported) -> None:
     flags = processor().flags

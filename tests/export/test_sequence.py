@@ -75,9 +75,9 @@ def packed(builder: relax.BlockBuilder, x: Any) -> Any:
         (packed, 1, r"some\.function.*, which has no form in C"),
         (doubled, 2, "the network has 1 outputs, but the build describes 2"),
         (
-            lambda builder, x: builder.emit(relax.op.astype(x, "bfloat16")),
+            lambda builder, x: builder.emit(relax.op.astype(x, "float8_e4m3fn")),
             1,
-            "the network has a tensor of bfloat16, which has no form in C",
+            "the network has a tensor of float8_e4m3fn, which has no form in C",
         ),
     ],
 )

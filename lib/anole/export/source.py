@@ -12,7 +12,7 @@ from anole.export.levels import Level
 from anole.export.memory import ArenaPlan, Weights, plan_buffers, rounded
 from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, TensorPlace
 
-_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 
 _INSTANCE_BYTES, _TENSOR_BYTES, _ARGUMENT_BYTES = 192, 48, 16
 """Bytes of an instance without its tensors and arguments, and of one of each; network.c checks their sum."""
