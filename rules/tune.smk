@@ -47,7 +47,8 @@ rule tune_together:
         measure=answers.need("measure"),
         tuner=answers.tuner_settings,
         seed=answers.tuner_seed,
+        seconds=answers.seconds,
     shell:
         "{params.anole} tune-together {input.manifest} --tuner {params.tuner} --seed {params.seed} "
-        "--trials {wildcards.trials} --tasks work/tasks --shards db/shards --receipts {output} "
+        "--trials {wildcards.trials} {params.seconds} --tasks work/tasks --shards db/shards --receipts {output} "
         "--measure {params.measure:q} --builders {threads} > {log} 2>&1"

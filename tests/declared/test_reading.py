@@ -94,6 +94,10 @@ def test_a_budget_is_for_each_task_or_for_all_together() -> None:
     (own, _) = parse_spec(changed("builds.0.total_trials", 300)).builds.values()
     assert (own.trials, own.shared) == (300, True)
     assert "total_trials" not in own.tuning
+    (timed, _) = parse_spec({**shared, "tuning": {"total_seconds": 60}}).builds.values()
+    assert (timed.trials, timed.shared, timed.seconds) == (10_000, True, 60) and "total_seconds" not in timed.tuning
+    assert parse_spec({**plain(), "tuning": {"total_seconds": 0}}).builds["one-cpu-anole"].trials == 0
+    assert [build.seconds for build in (first, second, own)] == [None] * 3
 
 
 def test_a_build_is_refined_as_all_are_or_in_its_own_way() -> None:
@@ -283,6 +287,8 @@ MISTAKES = [
     ("targets.cpu.mcpu", "znver9", ": found 'znver9' ... 'znver"),
     ("tuning.trials", -1, ": found -1; a whole number of at least 0"),
     ("tuning.total_trials", 9, ": found beside trials ... `trials` for each task"),
+    ("tuning.total_seconds", 9, ": found beside trials ... `total_seconds` for all together"),
+    ("builds.0.total_seconds", 1.5, ": found 1.5 ... whole"),
     ("tuning.trials", 1.5, ": found 1.5 ... whole"),
     ("tuning.seed", -3, ": found -3 ... whole"),
     ("tuning.refine", "all", ": found 'all'; a whole number of at least 0"),

@@ -28,6 +28,7 @@ builds:
   - {model: net, target: here, seed: 1, name: seeded}
   - {model: net, target: here, refine: 2, name: refined}
   - {model: net, target: here, total_trials: 9, name: shared}
+  - {model: net, target: here, total_seconds: 9, name: timed}
   - {model: net, target: amd}
 """
 TASKS = ["a" * 64, "b" * 64]
@@ -88,9 +89,11 @@ def test_a_run_leads_back_to_its_tuner_and_target() -> None:
 
 def test_a_shared_budget_leads_back_to_its_tuner() -> None:
     project = Project()
-    shared = project.pipeline.spec.builds["shared"]
-    key = project.pipeline.shared_key(shared, dict.fromkeys(TASKS, 1))
-    assert project.answers.tuner_of(job(model="net", target="here", key=key)) == (project.pipeline.tuners["shared"], 0)
+    for name, seconds in (("shared", ""), ("timed", "--seconds 9")):
+        key = project.pipeline.shared_key(project.pipeline.spec.builds[name], dict.fromkeys(TASKS, 1))
+        together = job(model="net", target="here", key=key)
+        assert project.answers.tuner_of(together) == (project.pipeline.tuners[name], 0)
+        assert project.answers.seconds(together) == seconds
     with pytest.raises(KeyError):
         project.answers.tuner_of(job(model="net", target="here", key="another"))
 

@@ -87,7 +87,7 @@ def measured(
         for number, latency_ms in enumerate(latencies_ms):
             config = configs[number] if configs else {"tile": number}
             gflops = None if latency_ms is None else task.workload.flop / latency_ms / 1e6
-            shard.append_trial(Trial(number, 0, config, of(latency_ms, 0.05, 3), 1.0, gflops, utc_now()))
+            shard.append_trial(Trial(number, 0, config, of(latency_ms, 0.05, 3), 1.0 + number, gflops, utc_now()))
         for rank, (tile, latency_ms) in enumerate((confirmed_ms or {}).items()):
             confirmed = of(latency_ms, 0.02, 100)
             shard.append_confirmation(Confirmation({"tile": tile}, confirmed, len(latencies_ms), rank, utc_now()))
@@ -147,6 +147,17 @@ def test_what_a_run_has_measured_within_its_budget_is_counted(
     assert planned.best_gflops == task.workload.flop / best_ms / 1e6
     tunes = [step.reason for step in plan().steps if step.stage == "tune"]
     assert tunes == [f"{left} of 3 trials with random"]
+
+
+@pytest.mark.parametrize("seconds", [3, 2])
+def test_a_budget_of_seconds_is_spent_by_records(project: Path, plan: Callable[[], Plan], seconds: int) -> None:
+    pipeline = load(project, MODELS.replace("trials: 3", f"total_seconds: {seconds}"))
+    (task,) = extracted(pipeline, "one", (SHARED, 3))
+    measured(pipeline, task, [2.0, None])
+    (planned,) = plan().tasks
+    assert planned.spent == f"2 in {seconds} s shared"
+    assert [step.reason for step in plan().steps if step.stage == "tune"] == [f"{seconds} s of trials with random"]
+    assert pipeline.unmeasured(pipeline.spec.builds["one-cpu-random"]) == [task.label][seconds == 2 :]
 
 
 def test_when_all_is_there_nothing_is_to_do(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:

@@ -16,12 +16,16 @@ from anole.search.state import Search, Subject
 
 @dataclass
 class Task:
-    """A task of which every trial saves a fixed share of what is left, up to `most` trials."""
+    """A task of which every trial takes a second and saves a fixed share of what is left, up to `most` trials."""
 
     latency_s: float
     most: int = 10**6
     n_trials: int = 0
     grants: list[int] = field(default_factory=list)
+
+    @property
+    def elapsed_s(self) -> float:
+        return float(self.n_trials)
 
     @property
     def done(self) -> bool:
@@ -57,6 +61,13 @@ def test_trials_go_where_they_save_most():
     assert slow.expected_saving_s == pytest.approx(fast.expected_saving_s, rel=0.3)
 
 
+@pytest.mark.parametrize(("seconds", "spent"), [(0, [0, 0]), (1, [0, 2]), (3, [2, 2]), (9, [2, 8])])
+def test_no_step_begins_after_the_seconds(seconds, spent):
+    tasks = [Task(0.1), Task(1.0)]
+    spend(tasks, 100, 2, seconds)
+    assert [task.n_trials for task in tasks] == spent
+
+
 @pytest.mark.parametrize(("n_trials", "spent"), [(0, [0, 0, 0]), (2, [0, 1, 1])])
 def test_too_small_a_budget_begins_with_the_slowest(n_trials, spent):
     tasks = [Task(0.1), Task(3.0), Task(1.0)]
@@ -76,6 +87,10 @@ class Tuning:
     @property
     def n_trials(self):
         return len(self.search.trials)
+
+    @property
+    def elapsed_s(self):
+        return 0.0
 
     @property
     def done(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -207,10 +208,10 @@ def leave_manifest(path: Path, tasks: Sequence[Task], weights: Sequence[int]) ->
     write_manifest(path, Manifest("pair", "any", "torch:any:pair", {}, origin, listed, 1))
 
 
-def tune_pair(folder: Path, trials: int) -> dict[str, dict[str, Any]]:
+def tune_pair(folder: Path, trials: int, seconds: float = math.inf) -> dict[str, dict[str, Any]]:
     out = folder / f"together-{trials}.json"
     settings = replace(RANDOM, batch=2)
-    tune_model(folder / "manifest.json", folder, TuneOptions(settings, 7, trials, folder / "shards"), out)
+    tune_model(folder / "manifest.json", folder, TuneOptions(settings, 7, trials, folder / "shards"), out, seconds)
     return {receipt["label"]: receipt for receipt in json.loads(out.read_text())["receipts"]}
 
 
@@ -223,6 +224,13 @@ def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path) -> N
     assert {content.task.label: len(content.trials) for content in stored} == {
         label: receipt["measured"] for label, receipt in receipts.items()
     }
+
+
+@pytest.mark.guard
+def test_a_budget_of_seconds_is_over_when_it_has_been_spent_before(pair: Path) -> None:
+    for seconds in (1e-9, 1e-9):
+        receipts = tune_pair(pair, 1000, seconds)
+        assert {label: receipt["measured"] for label, receipt in receipts.items()} == {SMALL_LABEL: 0, LARGE_LABEL: 2}
 
 
 @pytest.mark.guard

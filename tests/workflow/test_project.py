@@ -187,6 +187,11 @@ def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Project) -
     assert sum(len(content.trials) for content in shared) == 5 and len(shared) == 2
     assert two.planned("tuned") == []
     assert {task.spent.partition(" ")[2] for task in two.plan().tasks} == {"of 5 shared"}
+    before = {path: path.read_bytes() for path in two.shards()}
+    tuning = plain["tuning"] | {"total_seconds": 1, "batch": 2}
+    two.write(plain["models"], tuning=tuning, builds=plain["builds"][:1])
+    assert list(two.snakemake("tuned").jobs) == ["tune_together"]
+    assert all(path.read_bytes().startswith(whole) for path, whole in before.items())
 
 
 @pytest.mark.guard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,16 +155,17 @@ def tune(task: Path, options: TuneOptions, receipt: Path | None, again: str | No
 @click.argument("manifest", type=PATH)
 @tuning_options
 @click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure for all tasks together.")
+@click.option("--seconds", type=click.FloatRange(0), default=math.inf, help="Begin no further trials after this time.")
 @click.option("--tasks", type=PATH, default=layout.TASKS, show_default=True, help="Folder of the tasks.")
 @click.option("--receipts", type=PATH, required=True, help="Where the best config of each task is written.")
-def tune_together(manifest: Path, options: TuneOptions, tasks: Path, receipts: Path) -> None:
+def tune_together(manifest: Path, options: TuneOptions, seconds: float, tasks: Path, receipts: Path) -> None:
     """Tune all tasks of MANIFEST with one shared budget.
 
     `anole extract` writes manifests. The budget is spent on the tasks where it saves most time.
     """
     from anole.tune.stage import tune_model
 
-    tune_model(manifest, tasks, options, receipts)
+    tune_model(manifest, tasks, options, receipts, seconds)
 
 
 @click.command(epilog="Example: anole refine resnet18-cpu-anole")

@@ -98,7 +98,8 @@ class BuildSpec:
     Attributes:
         tuning: the tuner's preset and all overrides, in plain values.
         trials: number of configs to measure: for each task or, if the budget is shared, for all tasks together.
-        shared: whether the model's tasks share one budget (``total_trials``).
+        shared: whether the model's tasks share one budget (``total_trials`` or ``total_seconds``).
+        seconds: how long tasks that share a budget are tuned together at most (``total_seconds``).
         refine: number of candidates of each task to try within the network; 0 disables refining.
     """
 
@@ -111,6 +112,7 @@ class BuildSpec:
     path: str = ""
     shared: bool = False
     refine: int = 0
+    seconds: int | None = None
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,14 @@ from anole.search import DEFAULT_PRESET
 from anole.targets import all_kinds, get_kind
 from anole.targets.rpc.address import Remote
 
-_COUNTS = ("trials", "total_trials", "seed", "refine")
+_BUDGETS = ("total_seconds", "total_trials", "trials")
+"""The settings in `tuning` of which one is the budget; of the defaults, the first that is there."""
+
+_COUNTS = (*_BUDGETS, "seed", "refine")
 """The settings in `tuning` that do not belong to the tuner; all are whole numbers."""
+
+_MOST_TRIALS = 10_000
+"""The most trials that are measured within a budget of seconds."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
@@ -223,10 +229,11 @@ def _build(
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
     tuning = {**defaults, **_tuning(own)}
     name = _name(entry["name"], _LONGEST_BUILD) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
-    shared = "total_trials" in own or ("total_trials" in defaults and "trials" not in own)
-    trials = tuning["total_trials" if shared else "trials"]
-    refine = _refine(node, tuning["refine"], targets[target])
-    return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared, refine)
+    budget = next(each for given in (own, defaults) for each in _BUDGETS if each in given)
+    seconds = tuning[budget] if budget == "total_seconds" else None
+    trials = tuning[budget] if seconds is None else _MOST_TRIALS * (seconds > 0)
+    refine, shared = _refine(node, tuning["refine"], targets[target]), budget != "trials"
+    return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared, refine, seconds)
 
 
 def _refine(node: Node, refine: int, target: TargetSpec) -> int:
@@ -245,9 +252,10 @@ def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
     for name in _COUNTS:
         if name in settings:
             settings[name].whole(least=0)
-    if "trials" in settings and "total_trials" in settings:
-        problem = "found beside trials; a budget is `trials` for each task or `total_trials` for all together"
-        raise settings["total_trials"].error(problem)
+    first, *others = [name for name in _BUDGETS if name in settings] or [""]
+    if others:
+        one_of = "`trials` for each task, or `total_trials` or `total_seconds` for all together"
+        raise settings[first].error(f"found beside {others[0]}; a budget is {one_of}")
     if "preset" in settings:
         settings["preset"].text()
     return {name: setting.value for name, setting in settings.items()}

@@ -138,6 +138,11 @@ class Answers:
         build = self._build_of_budget(job) if hasattr(job, "key") else self.build_of_run(job.task, job.run)
         return self.pipeline.tuners[build.name], build.seed
 
+    def seconds(self, job: Wildcards) -> str:
+        """Returns the option for the seconds of tasks that share a budget, if it has any."""
+        seconds = self._build_of_budget(job).seconds
+        return "" if seconds is None else f"--seconds {seconds}"
+
     def build_files(self, job: Wildcards) -> list[Path]:
         """Returns the own files of a build's model."""
         build = self.build_of(job)

@@ -219,6 +219,9 @@ class Pipeline:
         contents = {task.key: self.recorded(build, task.key) for task in tasks}
         counts = {key: 0 if content is None else len(content.trials) for key, content in contents.items()}
         if build.shared:
+            elapsed_s = sum(content.trials[-1].elapsed_s for content in contents.values() if content and content.trials)
+            if build.seconds is not None and elapsed_s >= build.seconds:
+                return []
             counts = dict.fromkeys(counts, sum(counts.values()))
         return [task.label for task in tasks if self._is_tuned(build, task.key) and counts[task.key] < build.trials]
 
@@ -247,8 +250,9 @@ class Pipeline:
             )
 
     def shared_key(self, build: BuildSpec, weights: Mapping[str, int]) -> str:
-        """Returns the content key of a shared budget: it covers the tasks' runs and weights, in order."""
-        return content_key([[self.run(build, key).key, weight] for key, weight in weights.items()])
+        """Returns the content key of a shared budget: it covers the tasks' runs and weights, in order, and seconds."""
+        seconds = [] if build.seconds is None else [build.seconds]
+        return content_key([*([self.run(build, key).key, weight] for key, weight in weights.items()), *seconds])
 
     def place(self, target: str) -> Place:
         """Returns where candidates for a target run."""

@@ -29,6 +29,7 @@ class PlannedTask:
         best_gflops: the best of the measured configs, in GFLOP/s; None if none worked.
         receipt: path of the receipt that shows that the task is tuned.
         locked: whether all builds that use it lock its config, so that it is not tuned.
+        seconds: the shared budget, where it is one of seconds.
     """
 
     key: str
@@ -45,6 +46,7 @@ class PlannedTask:
     tuned: bool
     receipt: Path
     locked: bool = False
+    seconds: int | None = None
 
     @property
     def spent(self) -> str:
@@ -53,6 +55,8 @@ class PlannedTask:
             return "none"
         if self.locked and not self.measured:
             return "locked"
+        if self.seconds is not None:
+            return f"{self.measured} in {self.seconds} s shared"
         return f"{self.measured} of {self.trials} shared" if self.shared else f"{self.measured}/{self.trials}"
 
 
@@ -175,6 +179,7 @@ def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: P
         preset=pipeline.tuners[build.name].preset,
         trials=build.trials,
         shared=build.shared,
+        seconds=build.seconds,
         measured=len(trials),
         failures=len(trials) - len(gflops),
         best_gflops=max(gflops, default=None),
@@ -190,7 +195,8 @@ def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
             sharing.setdefault(task.receipt, []).append(task)
     for first, *others in sharing.values():
         left = max(first.trials - sum(task.measured for task in (first, *others)), 0)
-        work = f"{left} of {first.trials} trials with {first.preset}"
+        budget = f"{left} of {first.trials} trials" if first.seconds is None else f"{first.seconds} s of trials"
+        work = f"{budget} with {first.preset}"
         subject = f"{len(others) + 1} tasks of {', '.join(first.used_by)}" if first.shared else first.label
         yield PlannedStep("tune", subject, work)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -12,6 +13,10 @@ class Claimant(Protocol):
     @property
     def n_trials(self) -> int:
         """Trials so far."""
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that searching and measuring took so far."""
 
     @property
     def done(self) -> bool:
@@ -25,16 +30,18 @@ class Claimant(Protocol):
         """Tunes until the task has `n_trials` trials in total or is done."""
 
 
-def spend(claimants: Sequence[Claimant], n_trials: int, step: int) -> None:
+def spend(claimants: Sequence[Claimant], n_trials: int, step: int, seconds: float = math.inf) -> None:
     """Spends a budget: one step for every task, then each step on the task with the greatest expected saving.
 
     This is the rule of Zheng et al., "Ansor" (OSDI 2020), section 6, with the saving per step as the gradient.
 
     Recorded trials that an interrupted task replays count towards the budget of all. A step is that many trials, or
-    fewer where the budget is too small for one full step per task.
+    fewer where the budget is too small for one full step per task. The last step may end after the seconds.
     """
     step = max(1, min(step, n_trials // max(1, len(claimants))))
     while (left := n_trials - sum(claimant.n_trials for claimant in claimants)) > 0:
+        if sum(claimant.elapsed_s for claimant in claimants) >= seconds:
+            return
         able = [claimant for claimant in claimants if not claimant.done]
         if not able:
             return

@@ -115,6 +115,11 @@ class TaskTuning:
         return len(self.trials)
 
     @property
+    def elapsed_s(self) -> float:
+        """Seconds that searching and measuring took until the last of these trials."""
+        return self.trials[-1].elapsed_s if self.trials else 0.0
+
+    @property
     def n_failures(self) -> int:
         """Number of these trials that failed."""
         return sum(trial.measurement.status is not Status.OK for trial in self.trials)
@@ -202,7 +207,7 @@ class TaskTuning:
             latency_s=latency_s,
             gflops=self.task.workload.flop / latency_s / 1e9 if latency_s else None,
             statuses=dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
-            elapsed_s=trials[-1].elapsed_s if trials else 0.0,
+            elapsed_s=self.elapsed_s,
             designs=_measured(fastest_of_each(trials, space.names_of("hardware"))),
             rivals=_measured(diverse(ranking, space.kinds, _N_RIVALS)),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -52,16 +53,19 @@ def tune_task(
     write_receipt(receipt_path or layout.receipt_path(task.key, receipt.run_key, n_trials), receipt)
 
 
-def tune_model(manifest_path: Path, tasks_dir: Path, options: TuneOptions, receipts_path: Path) -> None:
+def tune_model(
+    manifest_path: Path, tasks_dir: Path, options: TuneOptions, receipts_path: Path, seconds: float = math.inf
+) -> None:
     """Tunes all tasks of a model with one shared budget and writes their receipts.
 
     Trials go to the tasks with the greatest expected saving: slow and frequent tasks that still gained in their
-    last iterations. An interrupted run is resumed, and errors are raised, as in `tune_task`.
+    last iterations. After so many seconds of searching and measuring, in which an earlier run's count, no further ones
+    begin. An interrupted run is resumed, and errors are raised, as in `tune_task`.
     """
     manifest = read_manifest(manifest_path)
     weights = {read_task(tasks_dir / f"{key}.json"): weight for key, weight in sorted(manifest.weights.items())}
     with _tunings(manifest.model, weights, options) as tunings:
-        spend(tunings, options.n_trials, options.settings.batch)
+        spend(tunings, options.n_trials, options.settings.batch, seconds)
         receipts = tuple(tuning.receipt(tuning.n_trials) for tuning in tunings)
     for receipt in receipts:
         _tell(receipt, tasks_dir / f"{receipt.task_key}.json")
