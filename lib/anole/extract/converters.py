@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -15,6 +15,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from anole.extract.passes.mutators import extents
 from anole.extract.recurrent import Operands, emit_recurrence
+from anole.extract.shifts import shifted
 from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence
 
 
@@ -165,7 +166,8 @@ def _product(node: torch.fx.Node, importer: Any) -> ir.Expr:
     return importer.block_builder.emit(relax.op.matmul(left, right, "float32" if dtype == "float32" else None))
 
 
-def _shift(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+def _shift(is_right: bool) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+    operator = partial(shifted, is_right=is_right)
     return lambda node, importer: importer._binary_op(operator, operator)(node)
 
 
@@ -279,8 +281,8 @@ CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "max_pool3d.default": _max_pool(3),
     "native_group_norm.default": _with_statistics("_native_group_norm"),
     "native_layer_norm.default": _with_statistics("_native_layer_norm"),
-    **dict.fromkeys(_LEFT, _shift(relax.op.left_shift)),
-    **dict.fromkeys(_RIGHT, _shift(relax.op.right_shift)),
+    **dict.fromkeys(_LEFT, _shift(is_right=False)),
+    **dict.fromkeys(_RIGHT, _shift(is_right=True)),
     **dict.fromkeys(("bmm.default", "matmul.default", "mm.default"), _product),
     "scatter_add.default": _scatter_add,
     "scatter_reduce.two": _scatter_reduce,

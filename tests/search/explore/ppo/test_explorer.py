@@ -69,7 +69,7 @@ FORMS = [{"observes": observes, "critic": critic} for observes in ("all", "own")
 @pytest.mark.guard
 @pytest.mark.parametrize(
     ("form", "seeds"),
-    [({}, range(1, 2)), *(pytest.param(form, range(6), marks=pytest.mark.slow) for form in ({}, *FORMS))],
+    [({}, range(1, 2)), *(pytest.param(form, range(12), marks=pytest.mark.slow) for form in FORMS)],
     ids=str,
 )
 def test_agents_learn_to_follow_a_ridge(form, seeds):

@@ -10,6 +10,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, wide_of
+from anole.extract.shifts import shifted
 
 
 def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
@@ -86,6 +87,11 @@ def _integer_power(call: Call, base: relax.Expr, exponent: relax.Expr) -> relax.
         result = call.emit(relax.op.multiply(result, relax.op.where(call.cast(is_set, "bool"), square, one)))
         square = call.emit(relax.op.multiply(square, square))
     return result
+
+
+def _bit_shift(call: Call) -> relax.Expr:
+    is_right = call.choice("direction", ("LEFT", "RIGHT"), "") == "RIGHT"
+    return call.emit(shifted(call.input(0), call.input(1), is_right))
 
 
 def _mod(call: Call) -> relax.Expr:
@@ -169,6 +175,7 @@ def _has_element(call: Call) -> relax.Expr:
 
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
+    "BitShift": _bit_shift,
     "Cosh": _cosh,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
