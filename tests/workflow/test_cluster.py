@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 N_TRIALS = 40
-WAITS_S = 240.0
+WAITS_S = 600.0
 
 
 @pytest.fixture(scope="module")
