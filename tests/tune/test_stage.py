@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Sequence
@@ -215,8 +216,10 @@ def tune_pair(folder: Path, trials: int, seconds: float = math.inf) -> dict[str,
     return {receipt["label"]: receipt for receipt in json.loads(out.read_text())["receipts"]}
 
 
-def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path) -> None:
+def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     receipts = tune_pair(pair, 7)
+    assert caplog.messages[-1] == "pair on any: 7 trials in 2 tasks"
     assert {receipt["status"] for receipt in receipts.values()} == {"tuned"}
     assert sum(receipt["measured"] for receipt in receipts.values()) == 7
     assert receipts[LARGE_LABEL]["measured"] > receipts[SMALL_LABEL]["measured"] >= 2

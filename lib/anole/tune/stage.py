@@ -22,6 +22,7 @@ from anole.tune.job import SUSPECT, TaskTuning
 from anole.tune.measurers import Measurers
 from anole.tune.options import TuneOptions
 from anole.tune.progress import Progress
+from anole.words import counted
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ def tune_model(
         receipts = tuple(tuning.receipt(tuning.n_trials) for tuning in tunings)
     for receipt in receipts:
         _tell(receipt, tasks_dir / f"{receipt.task_key}.json")
+    trials = counted(sum(receipt.measured for receipt in receipts), "trial")
+    logger.info("%s on %s: %s in %s", manifest.model, manifest.target, trials, counted(len(receipts), "task"))
     write_receipt(receipts_path, SharedReceipts(options.n_trials, receipts))
 
 
