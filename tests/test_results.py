@@ -266,7 +266,7 @@ def test_the_table_of_tuners_is_that_of_its_files() -> None:
 
 
 def test_what_a_user_pays_is_what_the_files_say() -> None:
-    lead = (RESULTS / "search.md").read_text().split("**Which method wins where.**")[0].replace(",", "")
+    lead = (RESULTS / "search.md").read_text().split("**A budget of a minute.**")[0].replace(",", "")
     tuned = {row["tuner"]: float(row["seconds"]) for row in rows("search/networks_tuned.csv", network="resnet18")}
     timed = {row["engine"]: row for row in rows("search/networks_timed.csv", network="resnet18")}
     for tuner, seconds in tuned.items():
@@ -277,6 +277,17 @@ def test_what_a_user_pays_is_what_the_files_say() -> None:
     for tuner in others:
         assert f"{float(timed[tuner]['ratio']):.2f} times" in lead
         assert float(timed[tuner]["latency_ms"]) > 1.05 * float(untuned["latency_ms"])
+
+
+def test_what_a_minute_gives_is_what_its_file_says() -> None:
+    said = (RESULTS / "search.md").read_text().partition("**A budget of a minute.**")[2].partition("\n\n")[0]
+    found = {row["engine"]: row for row in rows("search/budget_of_seconds.csv")}
+    minute, whole, none = (found[name] for name in ("anole, 60 s", "anole", "anole, no trials"))
+    for row in (minute, whole):
+        assert f"{row['trials']} trials)" in said and f"{float(row['latency_ms']):.1f} ms" in said
+    assert f"{float(none['ratio']):.2f} times" in said
+    for row in (minute, whole, none):
+        assert re.search(rf"\b{float(row['seconds']):.0f} s\b", said), row
 
 
 def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:

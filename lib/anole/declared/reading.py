@@ -231,8 +231,8 @@ def _build(
     name = _name(entry["name"], _LONGEST_BUILD) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
     budget = next(each for given in (own, defaults) for each in _BUDGETS if each in given)
     seconds = tuning[budget] if budget == "total_seconds" else None
-    trials = tuning[budget] if seconds is None else _MOST_TRIALS * (seconds > 0)
-    refine, shared = _refine(node, tuning["refine"], targets[target]), budget != "trials"
+    trials, shared = _MOST_TRIALS if seconds else tuning[budget], budget != "trials"
+    refine = _refine(node, tuning["refine"], targets[target])
     return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared, refine, seconds)
 
 

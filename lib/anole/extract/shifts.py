@@ -9,15 +9,15 @@ from anole.extract.passes.mutators import value_of
 
 
 def shifted(data: ir.Expr, by: ir.Expr, is_right: bool) -> ir.Expr:
-    """Returns shifted integers; where none of their bits stays, or a shift is negative, only the sign is left."""
+    """Returns shifted integers; a negative shift, or one by all bits or more, gives 0, or -1 if a sign moves right."""
     shift = relax.op.right_shift if is_right else relax.op.left_shift
     dtype, constant = str(data.ty.dtype), value_of(by)
     bits, is_signed = 8 * np.dtype(dtype).itemsize, not dtype.startswith("u")
     if constant is not None and np.all((constant >= 0) & (constant < bits)):
         return shift(data, by)
-    none = relax.const(0, dtype)
+    zero = relax.const(0, dtype)
     is_within = relax.op.less(by, relax.const(bits, dtype))
     if is_signed:
-        is_within = relax.op.logical_and(is_within, relax.op.greater_equal(by, none))
-    sign = shift(data, relax.const(bits - 1, dtype)) if is_right and is_signed else none
-    return relax.op.where(is_within, shift(data, relax.op.where(is_within, by, none)), sign)
+        is_within = relax.op.logical_and(is_within, relax.op.greater_equal(by, zero))
+    sign = shift(data, relax.const(bits - 1, dtype)) if is_right and is_signed else zero
+    return relax.op.where(is_within, shift(data, relax.op.where(is_within, by, zero)), sign)
