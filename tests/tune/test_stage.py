@@ -230,10 +230,14 @@ def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path, capl
 
 
 @pytest.mark.guard
-def test_a_budget_of_seconds_is_over_when_it_has_been_spent_before(pair: Path) -> None:
+def test_a_budget_of_seconds_is_over_when_it_has_been_spent_before(
+    pair: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     for seconds in (1e-9, 1e-9):
         receipts = tune_pair(pair, 1000, seconds)
         assert {label: receipt["measured"] for label, receipt in receipts.items()} == {SMALL_LABEL: 0, LARGE_LABEL: 2}
+        assert f"{SMALL_LABEL}: no trial" in caplog.messages
 
 
 @pytest.mark.guard

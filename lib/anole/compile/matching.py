@@ -140,7 +140,8 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
     if receipt is None:
         return match.untuned("it was not tuned", default)
     if receipt.config is None:
-        return match.untuned(f"none of {receipt.trials} candidates worked", default)
+        reason = f"none of {receipt.trials} candidates worked" if receipt.trials else "it got no trial of the budget"
+        return match.untuned(reason, default)
     space = target.space(task.workload)
     try:
         broken = space.rejection(receipt.config)

@@ -82,7 +82,7 @@ class TuningReceipt(Receipt):
 
     def __str__(self) -> str:
         if self.gflops is None:
-            return f"{self.label}: none of {self.measured} candidates worked"
+            return f"{self.label}: " + (f"none of {self.measured} candidates worked" if self.measured else "no trial")
         n_failed = self.measured - self.statuses.get("ok", 0)
         failed = f", {n_failed} failed" if n_failed else ""
         return f"{self.label}: {significant(self.gflops)} GFLOP/s in {counted(self.measured, 'trial')}{failed}"
