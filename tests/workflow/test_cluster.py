@@ -54,9 +54,10 @@ def project(empty_project: Callable[[str], Any]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def output(slurm: Slurm, project: Path) -> str:
+def output(slurm: Slurm, project: Path, request: pytest.FixtureRequest) -> str:
     """What the workflow says; one of its nodes is drained, and its job killed, while two tasks are tuned at once."""
     process = _snakemake(project)
+    request.addfinalizer(process.kill)
     until(lambda: _n_shards(project) == 2 and len(slurm.running()) == len(NODES), "two tasks tuned at once", WAITS_S)
     slurm.drain(NODES[1])
     slurm.kill(slurm.running()[NODES[1]])
