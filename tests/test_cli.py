@@ -41,7 +41,7 @@ def run(*arguments: str) -> Result:
 
 
 NAMES = """describe quantise extract tune tune-together merge refine compile evaluate export run profile compare
-completion plan report doctor serve vta import export-records explore lock init"""
+completion plan report doctor calibrate serve vta import export-records explore lock init"""
 
 
 def test_every_stage_is_a_command_with_help() -> None:
@@ -53,6 +53,16 @@ def test_every_stage_is_a_command_with_help() -> None:
     for name, command in {**COMMANDS, **within}.items():
         assert command.get_short_help_str(), name
         assert run(*name.split(), "--help").exit_code == 0
+
+
+def test_calibrating_says_what_is_left_and_refuses_a_target_that_is_not_there(empty_project: Path) -> None:
+    declared = {"models": {}, "targets": {"cpu": {"kind": "cpu"}}, "builds": []}
+    (empty_project / "models.yaml").write_text(yaml.safe_dump(declared))
+    found = run("calibrate", "cpu", "--minutes", "0")
+    assert re.fullmatch(r"cpu: 0 of \d+ common layers have their trials; running it again continues\n", found.stdout)
+    refused = run("calibrate", "gpu")
+    assert refused.exit_code == 2 and "found 'gpu'" in refused.stderr and "cpu" in refused.stderr
+    assert not (empty_project / "db").exists()
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

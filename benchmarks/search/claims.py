@@ -112,6 +112,7 @@ _COLUMNS = {
     "accelerator/networks": ("variant", "network"),
     "networks_tuned": ("tuner", "network"),
     "networks_timed": ("engine", "network"),
+    "evaluators": ("evaluator", "layer"),
 }
 """The columns of variants and places, where they are not those of the other experiments."""
 

@@ -1,6 +1,6 @@
 """Measures how much timing the evaluators save, and how well they rank the best configs, as CSV.
 
-    python -m benchmarks.search.evaluators > docs/results/data/evaluators.csv
+    python -m benchmarks.search.evaluators > docs/results/data/search/evaluators.csv
 
 For every layer, configs spread over all speeds are built once and timed by every evaluator in turn; the evaluator
 that starts changes from config to config. Each evaluator's result is compared with that of n = 500 runs. A second

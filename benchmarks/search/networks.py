@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from anole.documents.build import FILE, read_build
+from anole.documents.layout import SHARDS
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.turns import Pace
@@ -44,6 +45,8 @@ OURS: dict[str, Mapping[str, Any]] = {
     "anole": {"tuning": {"preset": "anole", "trials": 128}},
     "anole, 60 s": {"tuning": {"preset": "anole", "total_seconds": 60}},
     "anole, no trials": {"tuning": {"preset": "anole", "trials": 0}},
+    "anole, 4 trials": {"tuning": {"preset": "anole", "trials": 4}},
+    "anole, 4 trials, calibrated": {"tuning": {"preset": "anole", "trials": 4}, "calibrated": True},
     # Without Winograd's method, which open spaces exclude: untuned, a network is the same in both.
     "anole, direct": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 128}},
     "anole, direct, no trials": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 0}},
@@ -65,7 +68,10 @@ OURS: dict[str, Mapping[str, Any]] = {
         )
     },
 }
-"""The tuners that are part of Anole: settings of the target, and the tuning of models.yaml."""
+"""The tuners that are part of Anole: settings of the target, the tuning of models.yaml, and whether `anole calibrate`
+has recorded trials on this machine before."""
+
+CALIBRATION_MINUTES = 15
 
 THEIRS = {"metaschedule 64": 64, "metaschedule 256": 256}
 """TVM's own tuner, with so many trials of a task."""
@@ -74,7 +80,16 @@ REFERENCES = ("onnxruntime", "openvino", "torch.compile")
 """Engines that are timed beside; the last one tunes when it starts."""
 
 ORDER = (
-    *("anole", "anole, no trials", "anole, 60 s", "anole, direct", "anole, direct, no trials", "anole, open"),
+    *(
+        "anole",
+        "anole, no trials",
+        "anole, 4 trials",
+        "anole, 4 trials, calibrated",
+        "anole, 60 s",
+        "anole, direct",
+        "anole, direct, no trials",
+        "anole, open",
+    ),
     *("random, direct", "random, open", "metaschedule 64", "chameleon", "adatune"),
     *("autotvm with adaptive sampling", "autotvm", "chameleon with greedy sampling", "metaschedule 256"),
 )
@@ -97,11 +112,26 @@ def run_tuning(job: Job) -> Sequence[Row]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     command = _ours(network, tuner, int(seed), folder) if tuner in OURS else _theirs(network, tuner)
+    if OURS.get(tuner, {}).get("calibrated"):
+        shutil.copytree(_calibrated() / SHARDS, folder / SHARDS)
     began_s = time.perf_counter()
     with (folder / "log.txt").open("wb") as log:
         subprocess.run(command, cwd=folder, check=True, stdout=log, stderr=log, env=_environment())
     seconds = time.perf_counter() - began_s
     return [{"seconds": f"{seconds:.1f}", **_effort(folder)}]
+
+
+def _calibrated() -> Path:
+    """Returns a project with the trials of a calibration, which are recorded once."""
+    folder = WORK / "calibrated"
+    if not (folder / SHARDS).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "models.yaml").write_text(
+            json.dumps({"models": {}, "targets": {"cpu": {"kind": "cpu"}}, "builds": []})
+        )
+        command = [sys.executable, "-m", "anole", "calibrate", "cpu", "--minutes", str(CALIBRATION_MINUTES)]
+        subprocess.run(command, cwd=folder, check=True, env=_environment())
+    return folder
 
 
 def jobs_of_timing() -> Iterator[Job]:
@@ -157,7 +187,8 @@ def _version(tuner: str) -> str:
         return version_of(THEIRS[tuner])
     plain = dict(OURS[tuner]["tuning"])
     budget = plain.pop("trials") if "trials" in plain else f"{plain.pop('total_seconds')} s"
-    return version_of(read_tuner(plain).to_json(), TUNER_VERSION, budget, OURS[tuner].get("target", ""))
+    more = [minutes for minutes in (CALIBRATION_MINUTES,) if OURS[tuner].get("calibrated")]
+    return version_of(read_tuner(plain).to_json(), TUNER_VERSION, budget, OURS[tuner].get("target", ""), *more)
 
 
 def _folder(network: str, tuner: str) -> Path:

@@ -8,7 +8,7 @@ import click
 
 from anole.commands.builds import compare, export, profile, run
 from anole.commands.group import Commands
-from anole.commands.machines import completion, doctor, serve
+from anole.commands.machines import calibrate, completion, doctor, serve
 from anole.commands.project import init, lock, plan
 from anole.commands.records import explore, export_records, import_, report
 from anole.commands.stages import compile_, describe, evaluate, extract, merge, quantise, refine, tune, tune_together
@@ -51,7 +51,7 @@ main.add_sections(
         ),
         "Builds": (run, profile, compare, export),
         "Records": (report, explore, import_, export_records),
-        "Machines": (doctor, serve, completion),
+        "Machines": (doctor, calibrate, serve, completion),
     }
 )
 

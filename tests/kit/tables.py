@@ -57,7 +57,7 @@ class Table:
                 self.space.vectors(_valid_indices(self.space)), self.latencies_s
             )
 
-    @property
+    @cached_property
     def least_cost_s(self) -> float:
         """The least latency over its worth."""
         return float(np.nanmin(self.costs_s))

@@ -1,10 +1,13 @@
-"""Commands for a machine: described, its devices lent to others, and its shells taught to complete commands."""
+"""Commands for a machine: described, calibrated, its devices lent, and its shells taught to complete commands."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from anole.commands.shared import show, without_torch
+from anole.commands import candidates
+from anole.commands.shared import SPEC, enter_project, show, without_torch
 
 
 @click.command(epilog="Example: anole doctor")
@@ -14,6 +17,31 @@ def doctor() -> None:
 
     for group in render_machine():
         show(group)
+
+
+@click.command(epilog="Example: anole calibrate cpu --minutes 15")
+@click.argument("target", shell_complete=candidates.targets)
+@click.option("--minutes", type=click.FloatRange(0), default=30.0, show_default=True, help="Begin no layer after that.")
+@SPEC
+def calibrate(target: str, minutes: float, spec: Path) -> None:
+    """Record trials on common layers for TARGET, with which searches begin.
+
+    TARGET is a name in models.yaml. Few trials of a task are then worth many. Running it again continues.
+    """
+    from anole.declared.reading import load_spec
+    from anole.documents import layout
+    from anole.node import Node
+    from anole.project.hardware import describe_target
+    from anole.tune.calibration import calibrate
+
+    enter_project(spec)
+    declared = load_spec(Path(spec.name))
+    entry = Node(target, "targets", declared.file).choice(declared.targets, "one of the targets")
+    found = declared.targets[entry]
+    without_torch()
+    n_done, n_layers = calibrate(describe_target(found), layout.SHARDS, found.remote, 60 * minutes)
+    again = "" if n_done == n_layers else "; running it again continues"
+    click.echo(f"{target}: {n_done} of {n_layers} common layers have their trials{again}")
 
 
 @click.command(epilog="Example: anole serve --host 0.0.0.0 --port 9090")

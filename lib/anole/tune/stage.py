@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -73,6 +74,21 @@ def tune_model(
     trials = counted(sum(receipt.measured for receipt in receipts), "trial")
     logger.info("%s on %s: %s in %s", manifest.model, manifest.target, trials, counted(len(receipts), "task"))
     write_receipt(receipts_path, SharedReceipts(options.n_trials, receipts))
+
+
+def record_trials(tasks: Sequence[Task], options: TuneOptions, seconds: float = math.inf) -> int:
+    """Runs the trials of tasks one after the other, and returns how many tasks have all of theirs.
+
+    Recorded trials are not measured again, no task is begun after so many seconds, and no receipts are written. Errors
+    are raised as in `tune_task`.
+    """
+    ends_s = time.monotonic() + seconds
+    for n_done, task in enumerate(tasks):
+        if time.monotonic() >= ends_s:
+            return n_done
+        with _tunings(task.label, {task: 1}, options, limit=options.n_trials) as (tuning,):
+            tuning.advance(options.n_trials)
+    return len(tasks)
 
 
 @contextmanager
