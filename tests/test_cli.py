@@ -56,7 +56,12 @@ def test_every_stage_is_a_command_with_help() -> None:
 
 
 def test_calibrating_says_what_is_left_and_refuses_a_target_that_is_not_there(empty_project: Path) -> None:
-    declared = {"models": {}, "targets": {"cpu": {"kind": "cpu"}}, "builds": []}
+    model = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}}
+    declared = {
+        "models": {"m": model},
+        "targets": {"cpu": {"kind": "cpu"}},
+        "builds": [{"model": "m", "target": "cpu"}],
+    }
     (empty_project / "models.yaml").write_text(yaml.safe_dump(declared))
     found = run("calibrate", "cpu", "--minutes", "0")
     assert re.fullmatch(r"cpu: 0 of \d+ common layers have their trials; running it again continues\n", found.stdout)

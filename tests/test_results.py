@@ -281,7 +281,7 @@ def test_what_a_user_pays_is_what_the_files_say() -> None:
 
 def test_what_templates_and_what_search_give_is_what_their_file_says() -> None:
     said = (RESULTS / "search.md").read_text().partition("**What templates give")[2].partition("**Which method")[0]
-    found = {row["engine"]: float(row["latency_ms"]) for row in rows("search/factorial.csv")}
+    found = {row["engine"]: float(row["latency_ms"]) for row in rows("search/factorial.csv", network="resnet18")}
     with_winograd = ["constrained, with Winograd's method", "anole, no trials", "", "anole"]
     direct = ["constrained, direct", "anole, direct, no trials", "random, direct", "anole, direct"]
     for name, *engines in (with_winograd, direct, ["open, direct", "", "random, open", "anole, open"]):
@@ -299,12 +299,29 @@ def test_what_templates_and_what_search_give_is_what_their_file_says() -> None:
 
 def test_what_a_minute_gives_is_what_its_file_says() -> None:
     said = (RESULTS / "search.md").read_text().partition("**A budget of a minute.**")[2].partition("\n\n")[0]
-    found = {row["engine"]: row for row in rows("search/factorial.csv")}
+    found = {row["engine"]: row for row in rows("search/factorial.csv", network="resnet18")}
     minute, whole, none = (found[name] for name in ("anole, 60 s", "anole", "anole, no trials"))
     for row in (minute, whole):
         assert f"{row['trials']} trials)" in said and f"{float(row['latency_ms']):.1f} ms" in said
     for row in (minute, whole, none):
         assert re.search(rf"\b{float(row['seconds']):.0f} s\b", said), row
+
+
+def test_what_a_calibration_is_worth_is_what_its_files_say() -> None:
+    said = (RESULTS / "search.md").read_text().partition("## Calibration")[2].partition("## ")[0]
+    kinds: dict[str, list[dict[str, str]]] = {}
+    for row in rows("search/calibration.csv"):
+        is_grouped, is_square = " g" in row["layer"], "k3x3 s1" in row["layer"]
+        for name in ("depthwise" if is_grouped else "3x3" if is_square else row["layer"].split()[0], "all"):
+            kinds.setdefault(name, []).append(row)
+    for found in kinds.values():
+        columns = ("random", "merit_1", "warm_1", "merit_4", "warm_4")
+        means = [f"{statistics.geometric_mean(float(row[column]) for row in found):.2f}" for column in columns]
+        assert f"| {' | '.join(means)} |" in said and re.search(rf"\b{len(found)}\b", said)
+    for network in ("resnet18", "squeezenet1_1"):
+        timed = {row["engine"]: float(row["latency_ms"]) for row in rows("search/factorial.csv", network=network)}
+        after, without, none = (timed[f"anole, {name}"] for name in ("4 trials, calibrated", "4 trials", "no trials"))
+        assert f"{after:.3g} ms instead of {without:.3g}; untuned {none:.3g}" in said
 
 
 def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:

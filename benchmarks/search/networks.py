@@ -126,9 +126,7 @@ def _calibrated() -> Path:
     folder = WORK / "calibrated"
     if not (folder / SHARDS).exists():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "models.yaml").write_text(
-            json.dumps({"models": {}, "targets": {"cpu": {"kind": "cpu"}}, "builds": []})
-        )
+        _ours(NETWORKS[0], "anole", 0, folder)
         command = [sys.executable, "-m", "anole", "calibrate", "cpu", "--minutes", str(CALIBRATION_MINUTES)]
         subprocess.run(command, cwd=folder, check=True, env=_environment())
     return folder
@@ -137,7 +135,7 @@ def _calibrated() -> Path:
 def jobs_of_timing() -> Iterator[Job]:
     """Yields network and version: the version is that of everything that became of it."""
     for network in NETWORKS:
-        if "anole" in (found := _finished(network)):
+        if not OURS.keys().isdisjoint(found := _finished(network)):
             stamps = {tuner: path.stat().st_mtime_ns for tuner, path in found.items()}
             yield network, version_of(stamps)
 
@@ -146,13 +144,13 @@ def run_timing(job: Job) -> Sequence[Row]:
     """Times everything that became of a network in turns, and returns a line for each."""
     network, _ = job
     found = _finished(network)
-    build = found["anole"].parent
+    build = next(path.parent for name, path in found.items() if name in OURS)
 
     def starts(scratch: Path) -> Starts:
         return {name: partial(_start, name, network, build, scratch) for name in (*found, *REFERENCES)}
 
     started, times = time_in_turns(build, device_of(read_build(build)), starts, _PACE)
-    fastest = [min(np.median(times[name][at]) for name in started) for at in range(len(times["anole"]))]
+    fastest = [min(np.median(times[name][at]) for name in started) for at in range(min(map(len, times.values())))]
     rows = []
     for name, engine in started.items():
         ratio = np.median([np.median(turn) / best for turn, best in zip(times[name], fastest, strict=True)])
@@ -247,7 +245,7 @@ def _effort(project: Path) -> dict[str, int]:
 
 
 def _start(name: str, network: str, build: Path, scratch: Path) -> Engine:
-    """Returns one of a network's engines, on the inputs of the build of `anole`."""
+    """Returns one of a network's engines, on the inputs of a build of ours."""
     if name in REFERENCES:
         return start_engine(name, build, scratch)
     if name in THEIRS:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from benchmarks.search import exact, layers, learned, networks
+from anole.store.shard import Shard, read_shard, shard_paths
+from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
+from anole.task import Dense, Task
+from benchmarks.search import calibration, exact, layers, learned, networks
 from benchmarks.search.claims import CLAIMS, page, read_data
 from benchmarks.search.exact import CHECKPOINTS
 from benchmarks.search.measured import measured_table
@@ -14,6 +20,7 @@ from benchmarks.search.report import sections
 from benchmarks.search.run import EXPERIMENTS, FOLDER
 from benchmarks.search.variants import TABLE_VARIANTS, sized_as
 
+from .. import record_project
 from ..tiny_builds import HOME
 
 LAYER = "64-128_k1x1_s2_56x56"
@@ -50,6 +57,27 @@ def test_a_run_on_a_table_reports_its_columns(variant, monkeypatch):
     assert int(row["trials"]) == 48 == sum(map(int, row["batches"].split()))
     assert 0 < int(row["failed"]) < 48
     assert float(row["gap_at_16"]) >= float(row["gap_at_end"]) >= 0
+
+
+def test_a_warm_start_ranks_a_layer_by_what_others_agree_on(tmp_path):
+    target = get_target(describe_cpu(threads=1))
+    for features in (256, 512, 768):
+        task = Task(Dense(1, features, features), target.description, 1)
+        space, run = target.space(task.workload), record_project.run_of(task, "random")
+        vectors = space.sample(40, np.random.default_rng(0))
+        # Invented, but one rule for all: the more merit, the slower.
+        latencies_s = 1e-6 * (10 + np.argsort(np.argsort(space.merit(space.columns(vectors)))))
+        with Shard.open(tmp_path, run, task) as shard:
+            for number, (vector, latency_s) in enumerate(zip(vectors, latencies_s.tolist(), strict=True)):
+                gflops = task.workload.flop / latency_s / 1e9
+                shard.append_trial(
+                    replace(record_project.trial_of(number, latency_s), config=space.config(vector), gflops=gflops)
+                )
+    rows = [row for path in shard_paths(tmp_path) for row in calibration.rows_of(read_shard(path), tmp_path)]
+    assert [set(row) for row in rows] == [set(calibration.COLUMNS)] * 3
+    for row in rows:
+        ratios = {name: float(row[name]) for name in calibration.COLUMNS[2:]}
+        assert 1 <= ratios["warm_4"] <= ratios["warm_1"] < ratios["random"] < ratios["merit_4"] < ratios["merit_1"]
 
 
 def test_a_run_ends_at_the_optimum_which_it_then_has_at_every_later_checkpoint():

@@ -26,7 +26,7 @@ def doctor() -> None:
 def calibrate(target: str, minutes: float, spec: Path) -> None:
     """Record trials on common layers for TARGET, with which searches begin.
 
-    TARGET is a name in models.yaml. Few trials of a task are then worth many. Running it again continues.
+    TARGET is a name in models.yaml. Trials of similar layers say which configs to try first. Running it again continues.
     """
     from anole.declared.reading import load_spec
     from anole.documents import layout
@@ -38,7 +38,6 @@ def calibrate(target: str, minutes: float, spec: Path) -> None:
     declared = load_spec(Path(spec.name))
     entry = Node(target, "targets", declared.file).choice(declared.targets, "one of the targets")
     found = declared.targets[entry]
-    without_torch()
     n_done, n_layers = calibrate(describe_target(found), layout.SHARDS, found.remote, 60 * minutes)
     again = "" if n_done == n_layers else "; running it again continues"
     click.echo(f"{target}: {n_done} of {n_layers} common layers have their trials{again}")
