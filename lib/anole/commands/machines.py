@@ -26,7 +26,8 @@ def doctor() -> None:
 def calibrate(target: str, minutes: float, spec: Path) -> None:
     """Record trials on common layers for TARGET, with which searches begin.
 
-    TARGET is a name in models.yaml. Trials of similar layers say which configs to try first. Running it again continues.
+    TARGET is a name in models.yaml. Trials of similar layers say which configs to try first. Running it again
+    continues.
     """
     from anole.declared.reading import load_spec
     from anole.documents import layout
