@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import xgboost
@@ -52,3 +55,15 @@ def test_boosting_stops_early_and_at_the_latest_at_the_cap(bowl, monkeypatch):
         fitted(BoostedTrees(patience=patience, max_rounds=cap), history)
     hasty, patient, capped = (booster.num_boosted_rounds() for booster in boosted)
     assert hasty < patient < 300 and capped == 12
+
+
+def test_a_search_with_boosted_trees_does_not_wait_for_scikit_learn():
+    code = """
+import sys
+from anole.search.surrogate.boosted_trees import BoostedTrees
+from anole.space import Space, option_knob
+BoostedTrees().start(Space([option_knob("a", (1, 2))]))
+assert "xgboost" in sys.modules and not [name for name in sys.modules if name.startswith(("sklearn", "scipy.stats"))]
+from sklearn.cluster import KMeans
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
