@@ -285,9 +285,8 @@ def test_what_templates_and_what_search_give_is_what_their_file_says() -> None:
     with_winograd = ["constrained, with Winograd's method", "anole, no trials", "", "anole"]
     direct = ["constrained, direct", "anole, direct, no trials", "random, direct", "anole, direct"]
     for name, *engines in (with_winograd, direct, ["open, direct", "", "random, open", "anole, open"]):
-        assert (
-            f"| {name} | {' | '.join(f'{found[e]:.1f}' if e else '' for e in engines)} |".replace("|  |", "| |") in said
-        )
+        line = " | ".join([name, *(f"{found[engine]:.1f}" if engine else "" for engine in engines)])
+        assert f"| {line} |".replace("|  |", "| |") in said
     assert all(f"{found[engine]:.1f}" in said for engine in ("onnxruntime", "openvino", "torch.compile"))
     for over, under in (
         *(("anole, direct", "anole"), ("anole, no trials", "anole"), ("anole, direct, no trials", "anole, direct")),

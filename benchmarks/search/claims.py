@@ -209,7 +209,7 @@ be told, which does not mean equal: any effect within the interval is possible. 
 of layers or of families of networks. `make bench-search` adds runs. `exact` means exact tables of the accelerator's
 whole constrained spaces ([searches](data/search/tables.csv), [clusters](data/search/clusters.csv),
 [networks](data/search/accelerator.csv)). The rest is whole networks ([seconds](data/search/networks_tuned.csv),
-[latencies](data/search/networks_timed.csv)).
+[latencies](data/search/networks_timed.csv)) and [evaluators](data/search/evaluators.csv).
 
 | source | claim | theirs | here (95 % interval; pairs/places) | setting | p of a difference, of 2 % or more | verdict |
 |---|---|---|---|---|---|---|"""

@@ -60,8 +60,9 @@ def jobs() -> Iterator[Job]:
     places = [(layer, space) for space in SPACES for layer in _files(space)]
     for seed in range(SEEDS):
         for layer, space in places:
-            for variant in (each for each in SPACES[space] if seed < FEWER_SEEDS.get(each, SEEDS)):
-                yield layer, space, variant, str(seed), _version(layer, space, variant)
+            for variant in SPACES[space]:
+                if seed < FEWER_SEEDS.get(variant, SEEDS):
+                    yield layer, space, variant, str(seed), _version(layer, space, variant)
 
 
 def run(job: Job) -> Sequence[Row]:

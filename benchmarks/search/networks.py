@@ -46,7 +46,7 @@ OURS: dict[str, Mapping[str, Any]] = {
     "anole, 60 s": {"tuning": {"preset": "anole", "total_seconds": 60}},
     "anole, no trials": {"tuning": {"preset": "anole", "trials": 0}},
     "anole, 4 trials": {"tuning": {"preset": "anole", "trials": 4}},
-    "anole, 4 trials, calibrated": {"tuning": {"preset": "anole", "trials": 4}, "calibrated": True},
+    "anole, 4 trials, calibrated": {"tuning": {"preset": "anole", "trials": 4}, "calibrate_minutes": 15},
     # Without Winograd's method, which open spaces exclude: untuned, a network is the same in both.
     "anole, direct": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 128}},
     "anole, direct, no trials": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 0}},
@@ -68,10 +68,8 @@ OURS: dict[str, Mapping[str, Any]] = {
         )
     },
 }
-"""The tuners that are part of Anole: settings of the target, the tuning of models.yaml, and whether `anole calibrate`
-has recorded trials on this machine before."""
-
-CALIBRATION_MINUTES = 15
+"""The tuners that are part of Anole: settings of the target, the tuning of models.yaml, and for how many minutes the
+machine was calibrated before."""
 
 THEIRS = {"metaschedule 64": 64, "metaschedule 256": 256}
 """TVM's own tuner, with so many trials of a task."""
@@ -80,17 +78,9 @@ REFERENCES = ("onnxruntime", "openvino", "torch.compile")
 """Engines that are timed beside; the last one tunes when it starts."""
 
 ORDER = (
-    *(
-        "anole",
-        "anole, no trials",
-        "anole, 4 trials",
-        "anole, 4 trials, calibrated",
-        "anole, 60 s",
-        "anole, direct",
-        "anole, direct, no trials",
-        "anole, open",
-    ),
-    *("random, direct", "random, open", "metaschedule 64", "chameleon", "adatune"),
+    *("anole", "anole, no trials", "anole, 4 trials", "anole, 4 trials, calibrated", "anole, 60 s"),
+    *("anole, direct", "anole, direct, no trials", "anole, open", "random, direct", "random, open"),
+    *("metaschedule 64", "chameleon", "adatune"),
     *("autotvm with adaptive sampling", "autotvm", "chameleon with greedy sampling", "metaschedule 256"),
 )
 """The order in which a network is tuned: the longest last."""
@@ -112,8 +102,8 @@ def run_tuning(job: Job) -> Sequence[Row]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     command = _ours(network, tuner, int(seed), folder) if tuner in OURS else _theirs(network, tuner)
-    if OURS.get(tuner, {}).get("calibrated"):
-        shutil.copytree(_calibrated() / SHARDS, folder / SHARDS)
+    if minutes := OURS.get(tuner, {}).get("calibrate_minutes"):
+        shutil.copytree(_calibrated(minutes) / SHARDS, folder / SHARDS)
     began_s = time.perf_counter()
     with (folder / "log.txt").open("wb") as log:
         subprocess.run(command, cwd=folder, check=True, stdout=log, stderr=log, env=_environment())
@@ -121,13 +111,13 @@ def run_tuning(job: Job) -> Sequence[Row]:
     return [{"seconds": f"{seconds:.1f}", **_effort(folder)}]
 
 
-def _calibrated() -> Path:
+def _calibrated(minutes: int) -> Path:
     """Returns a project with the trials of a calibration, which are recorded once."""
     folder = WORK / "calibrated"
     if not (folder / SHARDS).exists():
         folder.mkdir(parents=True, exist_ok=True)
         _ours(NETWORKS[0], "anole", 0, folder)
-        command = [sys.executable, "-m", "anole", "calibrate", "cpu", "--minutes", str(CALIBRATION_MINUTES)]
+        command = [sys.executable, "-m", "anole", "calibrate", "cpu", "--minutes", str(minutes)]
         subprocess.run(command, cwd=folder, check=True, env=_environment())
     return folder
 
@@ -150,7 +140,7 @@ def run_timing(job: Job) -> Sequence[Row]:
         return {name: partial(_start, name, network, build, scratch) for name in (*found, *REFERENCES)}
 
     started, times = time_in_turns(build, device_of(read_build(build)), starts, _PACE)
-    fastest = [min(np.median(times[name][at]) for name in started) for at in range(min(map(len, times.values())))]
+    fastest = [min(map(np.median, turns)) for turns in zip(*times.values(), strict=True)]
     rows = []
     for name, engine in started.items():
         ratio = np.median([np.median(turn) / best for turn, best in zip(times[name], fastest, strict=True)])
@@ -185,8 +175,8 @@ def _version(tuner: str) -> str:
         return version_of(THEIRS[tuner])
     plain = dict(OURS[tuner]["tuning"])
     budget = plain.pop("trials") if "trials" in plain else f"{plain.pop('total_seconds')} s"
-    more = [minutes for minutes in (CALIBRATION_MINUTES,) if OURS[tuner].get("calibrated")]
-    return version_of(read_tuner(plain).to_json(), TUNER_VERSION, budget, OURS[tuner].get("target", ""), *more)
+    before = filter(None, [OURS[tuner].get("calibrate_minutes")])
+    return version_of(read_tuner(plain).to_json(), TUNER_VERSION, budget, OURS[tuner].get("target", ""), *before)
 
 
 def _folder(network: str, tuner: str) -> Path:

@@ -37,8 +37,8 @@ def calibrate(target: str, minutes: float, spec: Path) -> None:
 
     enter_project(spec)
     declared = load_spec(Path(spec.name))
-    entry = Node(target, "targets", declared.file).choice(declared.targets, "one of the targets")
-    found = declared.targets[entry]
+    Node(target, "targets", declared.file).choice(declared.targets, "one of the targets")
+    found = declared.targets[target]
     n_done, n_layers = calibrate(describe_target(found), layout.SHARDS, found.remote, 60 * minutes)
     again = "" if n_done == n_layers else "; running it again continues"
     click.echo(f"{target}: {n_done} of {n_layers} common layers have their trials{again}")

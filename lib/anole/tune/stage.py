@@ -86,7 +86,8 @@ def record_trials(tasks: Sequence[Task], options: TuneOptions, seconds: float = 
     for n_done, task in enumerate(tasks):
         if time.monotonic() >= ends_s:
             return n_done
-        with _tunings(task.label, {task: 1}, options, limit=options.n_trials) as (tuning,):
+        label = f"{n_done + 1} of {len(tasks)}: {task.label}"
+        with _tunings(label, {task: 1}, options, limit=options.n_trials) as (tuning,):
             tuning.advance(options.n_trials)
     return len(tasks)
 

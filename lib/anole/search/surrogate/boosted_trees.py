@@ -125,13 +125,14 @@ class BoostedTreesSurrogate(GuardedSurrogate):
 
 def _import_xgboost() -> None:
     """Imports XGBoost without its wrappers for scikit-learn, with which it takes six times as long."""
-    if "xgboost" in sys.modules or "sklearn" in sys.modules:
-        return
-    sys.modules["sklearn"] = None  # type: ignore[assignment]
+    hides = "sklearn" not in sys.modules
+    if hides:
+        sys.modules["sklearn"] = None  # type: ignore[assignment]
     try:
         import_module("xgboost")
     finally:
-        del sys.modules["sklearn"]
+        if hides:
+            del sys.modules["sklearn"]
 
 
 def average_recall(predicted: NDArray[Any], scores: NDArray[Any], n_top: int) -> float:
