@@ -32,8 +32,8 @@ def calibrate(
 ) -> tuple[int, int]:
     """Records trials on common layers of a target, from which warm starts learn as from all others.
 
-    Layers whose trials are recorded already take no time, and none is begun after so many seconds. Errors of measuring
-    are raised as in `tune_task`.
+    Recorded trials are not measured again, and no layer is begun after so many seconds. Errors of measuring are raised
+    as in `tune_task`.
 
     Returns:
         The number of layers that have their trials, and that of all.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
@@ -20,13 +20,13 @@ _CHANNELS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 768,
 def common_layers() -> list[Workload]:
     """Returns some 200 layers in an order in which any first part has a share of each kind."""
     kinds: list[list[Workload]] = [
-        list(_convolutions(64, _SIZES, 1, 1)),
-        list(_convolutions(8, _SIZES[1:], 1, 2)),
-        list(_convolutions(40, _SIZES, 3, 1)),
-        list(_convolutions(18, _SIZES[1:], 3, 2)),
-        list(_convolutions(6, _SIZES[:3], 5, 1)),
+        _convolutions(64, _SIZES, 1, 1),
+        _convolutions(8, _SIZES[1:], 1, 2),
+        _convolutions(40, _SIZES, 3, 1),
+        _convolutions(18, _SIZES[1:], 3, 2),
+        _convolutions(6, _SIZES[:3], 5, 1),
         [_convolution(224, 3, outputs, kernel, 2) for outputs, kernel in _spread(6, _CHANNELS[:5], (3, 5, 7))],
-        [_depthwise(*each) for each in _spread(40, (*_SIZES, 112), _CHANNELS[:15], (3, 5), (1, 2))],
+        [_convolution(h, n, n, k, s, n) for h, n, k, s in _spread(40, (*_SIZES, 112), _CHANNELS[:15], (3, 5), (1, 2))],
         [Dense(n, k, m) for n, k, m in _spread(24, (1, 4, 16, 64, 128, 197), _CHANNELS[10:], (256, 384, 1000, 3072))],
         [BatchMatmul(b, n, k, m) for b, n, k, m in _spread(10, (4, 8, 12), (64, 128, 197), (32, 64, 197), (64, 128))],
     ]
@@ -35,13 +35,9 @@ def common_layers() -> list[Workload]:
     return [layer for layer in dict.fromkeys(ordered) if layer.flop <= _MOST_FLOP]
 
 
-def _convolutions(n: int, sizes: Sequence[int], kernel: int, stride: int) -> Iterator[Conv2d]:
-    for size, inputs, outputs in _spread(n, sizes, _CHANNELS, _CHANNELS):
-        yield _convolution(size, inputs, outputs, kernel, stride)
-
-
-def _depthwise(size: int, channels: int, kernel: int, stride: int) -> Conv2d:
-    return _convolution(size, channels, channels, kernel, stride, channels)
+def _convolutions(n: int, sizes: Sequence[int], kernel: int, stride: int) -> list[Workload]:
+    found = _spread(n, sizes, _CHANNELS, _CHANNELS)
+    return [_convolution(size, inputs, outputs, kernel, stride) for size, inputs, outputs in found]
 
 
 def _convolution(size: int, inputs: int, outputs: int, kernel: int, stride: int, groups: int = 1) -> Conv2d:
