@@ -26,12 +26,13 @@ localrules:
 rule all:
     input:
         expand("builds/{build}", build=pipeline.spec.builds),
+        expand("accelerators/{accelerator}", accelerator=pipeline.spec.accelerators),
         "work/merged.json",
 
 
 rule tuned:
     input:
-        [answers.receipts_of(build) for build in pipeline.spec.builds.values()],
+        [answers.receipts_of(build) for build in pipeline.spec.tuned],
 
 
 include: "rules/describe.smk"
@@ -41,6 +42,7 @@ include: "rules/tune.smk"
 include: "rules/refine.smk"
 include: "rules/compile.smk"
 include: "rules/evaluate.smk"
+include: "rules/accelerator.smk"
 include: "rules/merge.smk"
 include: "rules/report.smk"
 include: "rules/left_out.smk"

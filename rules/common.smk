@@ -61,6 +61,7 @@ wildcard_constraints:
     model=r"[^/]+",
     target=r"[^/]+",
     build=r"[^/]+",
+    accelerator=r"[^/]+",
     task=r"[0-9a-f]{64}",
     run=r"[0-9a-f]{64}",
     key=r"[0-9a-f]{64}",

@@ -8,6 +8,9 @@ rule merge:
     input:
         builds=expand("builds/{build}", build=pipeline.spec.builds),
         evaluations=expand("work/evaluations/{build}.json", build=pipeline.spec.builds),
+        accelerators=expand(
+            "accelerators/{accelerator}", accelerator=pipeline.spec.accelerators
+        ),
     output:
         "work/merged.json",
     log:

@@ -11,7 +11,18 @@ from anole.commands.group import Commands
 from anole.commands.machines import calibrate, completion, doctor, serve
 from anole.commands.project import init, lock, plan
 from anole.commands.records import explore, export_records, import_, report
-from anole.commands.stages import compile_, describe, evaluate, extract, merge, quantise, refine, tune, tune_together
+from anole.commands.stages import (
+    accelerator,
+    compile_,
+    describe,
+    evaluate,
+    extract,
+    merge,
+    quantise,
+    refine,
+    tune,
+    tune_together,
+)
 from anole.documents.log import LogFormatter
 from anole.host.temporaries import own_temporaries
 
@@ -47,6 +58,7 @@ main.add_sections(
             refine,
             compile_,
             evaluate,
+            accelerator,
             merge,
         ),
         "Builds": (run, profile, compare, export),

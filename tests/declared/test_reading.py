@@ -385,8 +385,12 @@ def test_a_setting_is_said_only_where_it_differs(
 ACCELERATORS = {
     "unknown key": ({"block": 16}, "targets.npu.block: is not known", "geometry"),
     "key of a cpu": ({"threads": 1}, "targets.npu.threads: is not known", "hardware"),
-    "geometry a name": ({"geometry": "large"}, "targets.npu: geometry: found 'large'; allowed are default, or", ""),
-    "geometry nothing": ({"geometry": None}, "targets.npu: geometry: found None; allowed are default, or", ""),
+    "geometry a name": (
+        {"geometry": "large"},
+        "targets.npu: geometry: found 'large'; a name is such as 1x16x16_i8",
+        "",
+    ),
+    "geometry nothing": ({"geometry": None}, "targets.npu: geometry: found None; allowed are default, a name", ""),
     "unknown field": ({"geometry": {"blocks": 16}}, "targets.npu: geometry.blocks: is unknown; allowed", "block_in"),
     "number as field": ({"geometry": {16: 16}}, "targets.npu: geometry.16: is unknown; allowed", "block_in"),
     "no power of two": ({"geometry": {"block_in": 24}}, "targets.npu: geometry.block_in: found 24; allowed", "power"),

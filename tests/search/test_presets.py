@@ -185,7 +185,7 @@ def test_every_setting_is_part_of_the_run_key():
     [
         (
             {"preset": "autotwm"},
-            "tuning.preset: unknown preset 'autotwm'; did you mean 'autotvm'? allowed: random, autotvm,",
+            "tuning.preset: unknown preset 'autotwm'; did you mean 'autotvm'? allowed: random, exhaustive,",
         ),
         ({"preset": ["autotvm"]}, "tuning.preset: unknown preset ['autotvm']"),
         (

@@ -54,6 +54,7 @@ def _builds(context: click.Context) -> list[str]:
 
 
 builds = _of(_builds)
+accelerators = _of(lambda context: _project(context).get("accelerators") or ())
 models = _of(lambda context: _project(context).get("models") or ())
 targets = _of(lambda context: _project(context).get("targets") or ())
 presets = _of(lambda _: PRESET_NAMES)

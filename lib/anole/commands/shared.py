@@ -66,17 +66,20 @@ class Json(click.ParamType[dict[str, Any]]):
 
 
 class OrderType(Json):
-    """A build's order, in JSON or in a file."""
+    """The order of a build or of an accelerator, in JSON or in a file; `cls` names its class as ``module:class``."""
 
     name = "order"
 
+    def __init__(self, cls: str) -> None:
+        self._cls = cls
+
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the order that the text `value` holds."""
-        from anole.documents.manifest import Order
         from anole.plain import Misfit, from_plain
+        from anole.targets.base import named_object
 
         try:
-            return from_plain(Order, super().convert(value, param, context))
+            return from_plain(named_object(self._cls), super().convert(value, param, context))
         except Misfit as error:
             self.fail(f"{error}", param, context)
 
@@ -108,7 +111,11 @@ SPEC = click.option(
 )
 REQUIRED = click.option("--required", is_flag=True, help="Fail where this machine is not the build's target.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-ORDER = click.option("--order", type=OrderType(), help="What to compile, instead of the build's entry in models.yaml.")
+ORDER = click.option(
+    "--order",
+    type=OrderType("anole.documents.manifest:Order"),
+    help="What to compile, instead of the build's entry in models.yaml.",
+)
 
 
 def show(table: RenderableType) -> None:

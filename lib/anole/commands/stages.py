@@ -17,6 +17,7 @@ from anole.commands.shared import (
     SPEC,
     Counts,
     Json,
+    OrderType,
     enter_project,
     guard_process,
     require_target,
@@ -232,6 +233,35 @@ def compile_(
         order, manifest, receipts = found.order, found.manifest, found.ingredients
     spare_torch(order.model_spec)
     compile_network(build, order, manifest, receipts, output or layout.build_path(build), rounds_too_much)
+
+
+@click.command(epilog="Example: anole accelerator edge")
+@click.argument("accelerator", shell_complete=candidates.accelerators)
+@click.argument("receipts", nargs=-1, type=PATH)
+@click.option(
+    "--order",
+    type=OrderType("anole.documents.accelerator:AcceleratorOrder"),
+    help="What to explore, instead of the accelerator's entry in models.yaml.",
+)
+@click.option("--output", type=PATH, help="Folder of the front.  [default: in accelerators]")
+@SPEC
+def accelerator(accelerator: str, receipts: tuple[Path, ...], order: Any, output: Path | None, spec: Path) -> None:
+    """Find the best designs of ACCELERATOR for its networks.
+
+    ACCELERATOR is a name in models.yaml. Writes the front of time, area and energy, and the configuration of each point
+    on it. All programs of its networks must be simulated, as `snakemake` does; RECEIPTS show it, with --order.
+    """
+    from anole.project.pipeline import find_accelerator
+    from anole.targets import get_kind
+    from anole.targets.base import named_object
+
+    if order is None:
+        (output,) = enter_project(spec, output)
+        order, receipts = find_accelerator(Path(spec.name), accelerator)
+    kind = get_kind(next(iter(order.targets.values()))["kind"])
+    assert kind.exploration is not None, "it was checked when models.yaml was read"
+    explore = named_object(kind.exploration.stage)
+    explore(accelerator, order, receipts, output or layout.accelerator_path(accelerator))
 
 
 @click.command(epilog="Example: anole evaluate builds/resnet18-cpu-anole --neighbours 0,1,2")

@@ -115,6 +115,44 @@ class BuildSpec:
     seconds: int | None = None
 
 
+EVERY_PROGRAM = 1_000_000
+"""The budget of a search that tries all programs: more trials than any layer has programs."""
+
+
+@dataclass(frozen=True)
+class AcceleratorSpec:
+    """An accelerator to choose for several networks.
+
+    Attributes:
+        models: the weight of each network's latency and energy, by its name.
+        targets: the targets whose hardware is searched, together.
+        settings: those of the kind of target.
+    """
+
+    name: str
+    models: Mapping[str, float] = field(hash=False)
+    targets: tuple[str, ...]
+    settings: Mapping[str, Any] = field(hash=False)
+    path: str = ""
+
+    @property
+    def searches(self) -> tuple[BuildSpec, ...]:
+        """What is tuned for it: each network for each target, by all programs."""
+        return tuple(
+            BuildSpec(
+                f"{self.name}: {model} for {target}",
+                model,
+                target,
+                {"preset": "exhaustive"},
+                EVERY_PROGRAM,
+                0,
+                self.path,
+            )
+            for model in self.models
+            for target in self.targets
+        )
+
+
 @dataclass(frozen=True)
 class Spec:
     """The whole content of models.yaml; the tuning is that of builds that do not set their own."""
@@ -124,3 +162,10 @@ class Spec:
     builds: Mapping[str, BuildSpec]
     tuning: Mapping[str, Any]
     file: str = "models.yaml"
+    accelerators: Mapping[str, AcceleratorSpec] = field(default_factory=dict)
+
+    @property
+    def tuned(self) -> tuple[BuildSpec, ...]:
+        """All that tasks are tuned for: the builds, and what accelerators are explored by."""
+        explored = (search for accelerator in self.accelerators.values() for search in accelerator.searches)
+        return (*self.builds.values(), *explored)

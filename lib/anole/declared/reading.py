@@ -10,6 +10,7 @@ from os.path import isfile
 from pathlib import Path
 from typing import Any
 
+from anole.declared.accelerators import read_accelerator
 from anole.declared.entries import BuildSpec, ModelSpec, Spec, TargetSpec
 from anole.declared.onnx_files import names_of
 from anole.declared.source import check_source
@@ -67,14 +68,16 @@ def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | N
 def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path()) -> Spec:
     """Checks a loaded models.yaml, whose sources are in the project; raises SpecError for the first mistake."""
     top = Node(mapping, "", file).mapping(
-        allowed=("models", "targets", "tuning", "builds"), required=("models", "targets", "builds")
+        allowed=("models", "targets", "tuning", "builds", "accelerators"), required=("models", "targets")
     )
+    if "accelerators" not in top:
+        Node(mapping, "", file).mapping(required=("builds",))
     models = {name: _model(name, node, project) for name, node in _named(top["models"])}
     targets = {name: _target(name, node) for name, node in _named(top["targets"])}
     given = top["tuning"].mapping() if "tuning" in top else {}
     tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, "refine": 0, **_tuning(given)}
     builds: dict[str, BuildSpec] = {}
-    for node in top["builds"].items():
+    for node in top["builds"].items() if "builds" in top else ():
         build = _build(node, tuning, models, targets)
         if build.name in builds:
             raise node.error(
@@ -82,7 +85,9 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
                 "give one of them its own `name`"
             )
         builds[build.name] = build
-    return Spec(models, targets, builds, _tuner_of(tuning), file)
+    named = _named(top["accelerators"]) if "accelerators" in top else ()
+    accelerators = {name: read_accelerator(name, node, models, targets) for name, node in named}
+    return Spec(models, targets, builds, _tuner_of(tuning), file, accelerators)
 
 
 def _model(name: str, node: Node, project: Path) -> ModelSpec:

@@ -15,6 +15,7 @@ MODELS = Path("work/models")
 SHARDS = Path("db/shards")
 TASKS = Path("work/tasks")
 BUILDS = Path("builds")
+ACCELERATORS = Path("accelerators")
 
 
 def manifest_path(model: str, target: str) -> Path:
@@ -73,6 +74,11 @@ def writer_of_receipts(path: Path) -> str:
 def build_path(build: str) -> Path:
     """Returns the folder of a compiled build."""
     return BUILDS / build
+
+
+def accelerator_path(name: str) -> Path:
+    """Returns the folder of an accelerator's front."""
+    return ACCELERATORS / name
 
 
 def evaluation_path(build: str) -> Path:

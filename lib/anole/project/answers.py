@@ -14,6 +14,7 @@ from anole.errors import AnoleError
 from anole.extract.stage import extract_versions
 from anole.files import write_atomically
 from anole.keys import canonical_json, content_key
+from anole.plain import to_plain
 from anole.project.hardware import asked_of, is_detected_on_nodes
 from anole.project.needs import Needs, needs_of, node_resources
 from anole.project.pipeline import Pipeline
@@ -32,6 +33,7 @@ class Wildcards(Protocol):
     model: str
     target: str
     build: str
+    accelerator: str
     task: str
     run: str
     key: str
@@ -88,7 +90,7 @@ class Answers:
     def build_of_run(self, task_key: str, run_key: str) -> BuildSpec:
         """Returns a build that needs a run; raises KeyError if none does."""
         if run_key not in self._builds_of_runs:
-            for build in self.pipeline.spec.builds.values():
+            for build in self.pipeline.spec.tuned:
                 self._builds_of_runs.setdefault(self.pipeline.run(build, task_key).key, build)
         return self._builds_of_runs[run_key]
 
@@ -164,7 +166,7 @@ class Answers:
 
     def receipts(self, job: Wildcards) -> list[Path]:
         """Returns the receipts that show that a build's tasks are tuned; a locked task needs none."""
-        return self._receipts_of(job.build)
+        return self._receipts_of(self.build_of(job))
 
     def ingredients(self, job: Wildcards) -> str | list[Path]:
         """Returns the receipts that a build is compiled with: the refined ones if it is refined."""
@@ -177,7 +179,17 @@ class Answers:
 
     def receipts_of(self, build: BuildSpec) -> Callable[[Wildcards], list[Path]]:
         """Returns an input function for the receipts of one build: a broken model holds up its own builds only."""
-        return lambda _: self._receipts_of(build.name)
+        return lambda _: self._receipts_of(build)
+
+    def explored(self, job: Wildcards) -> list[Path]:
+        """Returns the receipts that show that all programs of an accelerator's networks are simulated."""
+        searches = self.pipeline.spec.accelerators[job.accelerator].searches
+        return list(dict.fromkeys(receipt for search in searches for receipt in self._receipts_of(search)))
+
+    def accelerator_order(self, job: Wildcards) -> str:
+        """Returns the order of an accelerator."""
+        accelerator = self.pipeline.spec.accelerators[job.accelerator]
+        return self._argument(to_plain(self.pipeline.accelerator_order(accelerator)))
 
     def needs(self, job: Wildcards) -> Needs:
         """Returns what a job takes while it measures."""
@@ -225,17 +237,16 @@ class Answers:
                     return build
         raise KeyError(job.key)
 
-    def _receipts_of(self, name: str) -> list[Path]:
+    def _receipts_of(self, build: BuildSpec) -> list[Path]:
         """Receipts are known once the model is extracted; until then Snakemake asks again."""
-        if name not in self._receipts:
-            build = self.pipeline.spec.builds[name]
+        if build.name not in self._receipts:
             self._described(build.target)
             self._wait_for_model(build.model, build.target)
             try:
-                self._receipts[name] = self.pipeline.receipts(build)
+                self._receipts[build.name] = self.pipeline.receipts(build)
             except AnoleError as error:
                 give_up(error)
-        return self._receipts[name]
+        return self._receipts[build.name]
 
     def _argument(self, plain: Mapping[str, Any]) -> str:
         """Returns an argument that is too long for a command line: the file of its content, which jobs find here."""

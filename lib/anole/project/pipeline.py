@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from anole.declared.entries import BuildSpec, ModelSpec, Spec
+from anole.declared.entries import AcceleratorSpec, BuildSpec, ModelSpec, Spec
 from anole.declared.reading import load_spec
 from anole.declared.source import model_files
 from anole.documents import layout
+from anole.documents.accelerator import AcceleratorOrder
 from anole.documents.lockfile import LockedBuild, Lockfile, lockfile_of, read_lockfile
 from anole.documents.manifest import Manifest, Order, Origin, read_manifest
 from anole.errors import DocumentError, SpecError
@@ -34,7 +35,7 @@ class Pipeline:
     """A checked models.yaml with the tuners, targets and paths that follow from it on this machine.
 
     Attributes:
-        tuners: each build's tuner settings, by the build's name.
+        tuners: the tuner settings of each build and of each search for an accelerator, by its name.
         descriptions: each target's complete description, by the target's name.
         project: the folder that all paths are relative to.
         absences: the reason why a target cannot be measured on, by the target's name; only for such targets.
@@ -68,8 +69,8 @@ class Pipeline:
         """
         spec = load_spec(path, overrides)
         read_tuner(spec.tuning, "tuning")
-        tuners = {name: read_tuner(build.tuning, build.path) for name, build in spec.builds.items()}
-        used = sorted({build.target for build in spec.builds.values()})
+        tuners = {build.name: read_tuner(build.tuning, build.path) for build in spec.tuned}
+        used = sorted({build.target for build in spec.tuned})
         project = Path(path).parent
         found = {name: look_for(spec.targets[name], project, kept) for name in used}
         absences = {name: hardware.absence for name, hardware in found.items() if hardware.absence is not None}
@@ -91,7 +92,7 @@ class Pipeline:
     @property
     def undescribed(self) -> list[str]:
         """The names of the targets that live on nodes of a cluster of which none was asked yet what it is."""
-        used = dict.fromkeys(build.target for build in self.spec.builds.values())
+        used = dict.fromkeys(build.target for build in self.spec.tuned)
         return [name for name in used if name not in self.descriptions]
 
     def keep_targets(self) -> None:
@@ -140,6 +141,11 @@ class Pipeline:
             seed=build.seed,
             lock=None if locked is None else locked.key,
         )
+
+    def accelerator_order(self, accelerator: AcceleratorSpec) -> AcceleratorOrder:
+        """Returns everything that the front of an accelerator depends on, except its receipts."""
+        targets = {name: self.description(name) for name in accelerator.targets}
+        return AcceleratorOrder(accelerator.models, targets, accelerator.settings)
 
     def locked(self, build: BuildSpec) -> LockedBuild | None:
         """Returns a build's entry in the lock file; None if it has none."""
@@ -299,3 +305,12 @@ def find_build(path: Path, name: str) -> Found:
     refine = pipeline.candidates(build)
     ingredients = (refined,) if refine and refined.exists() else receipts
     return Found(pipeline.order(build), pipeline.manifest(build), receipts, ingredients, refine)
+
+
+def find_accelerator(path: Path, name: str) -> tuple[AcceleratorOrder, tuple[Path, ...]]:
+    """Returns what an accelerator of a models.yaml is made from, and its receipts; raises as `Pipeline.receipts`."""
+    pipeline = Pipeline.load(path)
+    Node(name, "accelerators", pipeline.spec.file).choice(pipeline.spec.accelerators, "one of the accelerators")
+    accelerator = pipeline.spec.accelerators[name]
+    receipts = [receipt for search in accelerator.searches for receipt in pipeline.receipts(search)]
+    return pipeline.accelerator_order(accelerator), tuple(dict.fromkeys(receipts))

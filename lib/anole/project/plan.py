@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anole.declared.entries import BuildSpec
+from anole.declared.entries import EVERY_PROGRAM, BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.documents.manifest import ListedTask
@@ -57,6 +57,8 @@ class PlannedTask:
             return "locked"
         if self.seconds is not None:
             return f"{self.measured} in {self.seconds} s shared"
+        if self.trials == EVERY_PROGRAM:
+            return f"{self.measured}, all programs" if self.tuned else f"{self.measured} of all"
         return f"{self.measured} of {self.trials} shared" if self.shared else f"{self.measured}/{self.trials}"
 
 
@@ -85,16 +87,19 @@ def make_plan(pipeline: Pipeline) -> Plan:
     The tasks of a model are known, and part of the plan, only after it is extracted.
     """
     extracts = dict(_extracts(pipeline))
-    builds = pipeline.spec.builds.values()
-    extracted = [build for build in builds if pipeline.manifest(build) not in extracts]
+    extracted = [build for build in pipeline.spec.tuned if pipeline.manifest(build) not in extracts]
     needed = {receipt for build in extracted for receipt in pipeline.receipts(build)}
     tasks = _tasks(pipeline, extracted, needed)
     untuned = {task.receipt for task in tasks if not task.tuned}
     steps = list(extracts.values())
     steps += _tune_steps(tasks)
-    for build in builds:
-        ready = build in extracted and not untuned.intersection(pipeline.receipts(build))
-        steps += _build_steps(pipeline, build, ready)
+    ready = {build.name for build in extracted if not untuned.intersection(pipeline.receipts(build))}
+    for build in pipeline.spec.builds.values():
+        steps += _build_steps(pipeline, build, build.name in ready)
+    for accelerator in pipeline.spec.accelerators.values():
+        exists = (pipeline.project / layout.accelerator_path(accelerator.name)).exists()
+        if not exists or not ready.issuperset(search.name for search in accelerator.searches):
+            steps.append(PlannedStep("accelerator", accelerator.name, "its tasks change" if exists else "new"))
     merged = all((pipeline.project / path).exists() for path in (layout.DATABASE, layout.MERGED))
     if steps or not merged:
         steps.append(PlannedStep("merge", str(layout.DATABASE), "new results" if steps else "missing"))
@@ -107,7 +112,7 @@ def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
     requantised = dict(_quantises(pipeline))
     for model, reason in requantised.items():
         yield layout.quantised_path(model), PlannedStep("quantise", model, reason)
-    for build in pipeline.spec.builds.values():
+    for build in pipeline.spec.tuned:
         path = pipeline.manifest(build)
         reads_anew = is_quantised(pipeline.spec, build.target) and build.model in requantised
         found = _extract_reason(pipeline, build, path, reads_anew)
@@ -117,7 +122,7 @@ def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
 
 def _quantises(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     """Yields the models that would be quantised, and why."""
-    models = [build.model for build in pipeline.spec.builds.values() if is_quantised(pipeline.spec, build.target)]
+    models = [build.model for build in pipeline.spec.tuned if is_quantised(pipeline.spec, build.target)]
     for model in dict.fromkeys(models):
         reason = _changed(pipeline, pipeline.files(model), layout.quantised_path(model))
         if reason is not None:
@@ -194,6 +199,9 @@ def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
         if not task.tuned and not task.locked:
             sharing.setdefault(task.receipt, []).append(task)
     for first, *others in sharing.values():
+        if first.trials == EVERY_PROGRAM:
+            yield PlannedStep("tune", first.label, "all programs")
+            continue
         left = max(first.trials - sum(task.measured for task in (first, *others)), 0)
         budget = f"{left} of {first.trials} trials" if first.seconds is None else f"{first.seconds} s of trials"
         work = f"{budget} with {first.preset}"

@@ -1,6 +1,6 @@
 """The search methods: tuners that work on spaces and measurements, without TVM."""
 
-PRESET_NAMES = ("random", "autotvm", "release", "chameleon", "adatune", "dcoc", "anole")
+PRESET_NAMES = ("random", "exhaustive", "autotvm", "release", "chameleon", "adatune", "dcoc", "anole")
 """The presets that `anole.search.presets` defines, for those who must not import them."""
 
 DEFAULT_PRESET = "anole"

@@ -227,6 +227,10 @@ class Space(Encoding):
         self._all_obeying = np.concatenate([self._obeying(self.vectors(part)) for part in parts])
         return np.flatnonzero(self._all_obeying)
 
+    def enumerate(self) -> None:
+        """Finds all valid indices, so that from then on the space counts as one that can be enumerated."""
+        _ = self.every_valid_index
+
     def outcomes(self, vectors: Vectors) -> NDArray[np.int64]:
         """Returns what tells the programs of index vectors apart, none below 0, shape (n, n_figures)."""
         return self.canonical(vectors) if self.programs is None else self.programs(self.columns(vectors))

@@ -31,6 +31,22 @@ class Inventory:
 
 
 @dataclass(frozen=True)
+class Exploration:
+    """How one accelerator is explored for several networks: the entries of ``accelerators`` in models.yaml.
+
+    Attributes:
+        keys: the settings of an entry beside its models and targets.
+        read: checks an entry's settings and returns them as plain values. Its arguments are the settings that the entry
+            has, and those of its targets by their names. It raises SpecError, or TargetError for a target.
+        stage: the function that writes an accelerator's folder, as ``module:object``.
+    """
+
+    keys: tuple[str, ...]
+    read: Callable[[Mapping[str, Node], Mapping[str, Mapping[str, Any]]], dict[str, Any]]
+    stage: str
+
+
+@dataclass(frozen=True)
 class Kind:
     """Everything that the rest of Anole knows about a kind of target; the `settings` module of its folder makes one.
 
@@ -50,6 +66,7 @@ class Kind:
         commands: the click commands that it adds to `anole`, as ``module:object`` by their names.
         sections: the sections that it adds to the report, each an `anole.report.pages.figure.Section` as
             ``module:object``.
+        exploration: how its hardware is explored, if that can be searched.
     """
 
     keys: tuple[str, ...]
@@ -63,6 +80,7 @@ class Kind:
     inventory: Callable[[], Inventory] = lambda: Inventory({}, {})
     commands: Mapping[str, str] = field(default_factory=dict, hash=False)
     sections: tuple[str, ...] = ()
+    exploration: Exploration | None = None
 
 
 def read_space(entry: Mapping[str, Node]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anole.errors import TargetError
 from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
@@ -24,6 +26,43 @@ def test_it_is_read_back_from_its_plain_form():
     geometry = Geometry(batch=2, block_out=32, variant="vta++")
     assert Geometry.from_json(geometry.to_json()) == geometry
     assert Geometry.from_json({}) == DEFAULT
+
+
+@given(
+    st.fixed_dictionaries(
+        {"variant": st.sampled_from(["vta", "vta++"])},
+        optional={
+            name: st.integers(0, 18).map(lambda log: 1 << log)
+            for name, value in DEFAULT.to_json().items()
+            if name != "variant" and value
+        },
+    )
+)
+def test_every_geometry_has_a_name_of_its_own(plain):
+    try:
+        geometry = Geometry.from_json(plain)
+    except TargetError:
+        return
+    assert Geometry.from_name(geometry.name) == geometry
+    assert geometry == DEFAULT or geometry.name != DEFAULT.name
+
+
+def test_names_are_those_of_vtas_configurations():
+    assert DEFAULT.name == "1x16x16_i8w8a32_15_15_18_17"
+    other = Geometry(block_out=64, acc_bytes=1 << 16, bus_bytes=16, queue_entries=32, burst_beats=8, variant="vta++")
+    assert other.name == "1x16x64_i8w8a32_15_15_18_16_bus128_burst8_queue32_vta++"
+
+
+@pytest.mark.parametrize("name", ["", "1x16x16", "1x16x16_i8w8a32_15_15_18", "1x16x16_i8w4a32_15_15_18_17", "16x16"])
+def test_what_is_no_name_is_refused(name):
+    with pytest.raises(TargetError, match=r"geometry: found .*; a name is such as 1x16x16_i8w8a32_15_15_18_17"):
+        Geometry.from_name(name)
+
+
+@pytest.mark.parametrize("name", ["1x24x16_i8w8a32_15_15_18_17", "1x16x16_i8w8a32_15_999999_18_17_bus100"])
+def test_a_name_of_what_cannot_be_is_refused(name):
+    with pytest.raises(TargetError, match=r"allowed is a power of two|too deep"):
+        Geometry.from_name(name)
 
 
 @pytest.mark.parametrize(

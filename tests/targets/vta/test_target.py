@@ -52,7 +52,7 @@ def test_what_is_not_said_is_vtas_own_and_only_what_is_searched_has_bounds():
         ({"penalty_form": "share"}, "penalty_form: is for `hardware: search`"),
         ({"space": "wide"}, "space: found 'wide'; allowed are constrained, open"),
         ({"first_layer": "gpu"}, "first_layer: found 'gpu'; allowed are host, vta"),
-        ({"geometry": "large"}, "geometry: found 'large'; allowed are default, or a mapping"),
+        ({"geometry": "large"}, "geometry: found 'large'; a name is such as 1x16x16_i8w8a32_15_15_18_17"),
         ({"geometry": {"block_in": 24}}, "geometry.block_in: found 24; allowed is a power of two"),
         ({"area_max": 2}, "area_max: is for `hardware: search`; this hardware is fixed"),
         ({"penalty": 1, "hardware": "fixed"}, "penalty: is for `hardware: search`"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
@@ -15,6 +16,9 @@ INSTRUCTION_BYTES = 16
 _MOST_ELEMENT_BYTES = 4096
 """The runtime's page size, which no element may exceed."""
 
+_MOST_LOG = 62
+"""The largest binary logarithm of a buffer's bytes that is looked at; no instruction reaches so far."""
+
 _WORD_BITS = 64
 
 _NEST_BITS = 36
@@ -22,6 +26,14 @@ _NEST_BITS = 36
 
 _ALU_BITS = 20
 """Bits of an ALU instruction for its opcode and immediate."""
+
+
+_NAME = re.compile(
+    r"(?P<batch>\d+)x(?P<block_in>\d+)x(?P<block_out>\d+)_i8w8a32"
+    r"_(?P<uop>\d+)_(?P<inp>\d+)_(?P<wgt>\d+)_(?P<acc>\d+)"
+    r"(?:_bus(?P<bus>\d+))?(?:_burst(?P<burst>\d+))?(?:_queue(?P<queue>\d+))?(?P<variant>_vta\+\+)?"
+)
+"""VTA's name of a configuration, and what it lacks where that is not as in VTA."""
 
 
 class Memory(IntEnum):
@@ -99,6 +111,31 @@ class Geometry:
     def to_json(self) -> dict[str, Any]:
         """Returns what `from_json` reads."""
         return asdict(self)
+
+    @classmethod
+    def from_name(cls, name: str) -> Self:
+        """Returns the geometry that has a name; raises TargetError if none has."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            raise TargetError(f"geometry: found {name!r}; a name is such as {DEFAULT.name}")
+        plain = {key: int(text) for key, text in found.groupdict().items() if text and text.isdecimal()}
+        buffers = {f"{key}_bytes": 1 << min(plain.pop(key), _MOST_LOG) for key in ("uop", "inp", "wgt", "acc")}
+        others = {"bus": ("bus_bytes", 8), "burst": ("burst_beats", 1), "queue": ("queue_entries", 1)}
+        given = {field: plain.pop(key) // unit for key, (field, unit) in others.items() if key in plain}
+        return cls(**plain, **buffers, **given, variant="vta++" if found["variant"] else "vta")
+
+    @property
+    def name(self) -> str:
+        """The name of VTA's configuration, such as 1x16x16_i8w8a32_15_15_18_17: its block, and logarithms of bytes.
+
+        VTA's names say nothing of the bus in bits, its bursts, the queues and the variant; these follow where they are
+        not as in VTA.
+        """
+        logs = (size.bit_length() - 1 for size in (self.uop_bytes, self.inp_bytes, self.wgt_bytes, self.acc_bytes))
+        others = (("bus", 8 * self.bus_bytes, 64), ("burst", self.burst_beats, 16), ("queue", self.queue_entries, 512))
+        added = "".join(f"_{name}{own}" for name, own, usual in others if own != usual)
+        block, buffers = "x".join(map(str, self.block)), "_".join(map(str, logs))
+        return f"{block}_i8w8a32_{buffers}{added}" + ("_vta++" if self.variant == "vta++" else "")
 
     @property
     def block(self) -> tuple[int, int, int]:

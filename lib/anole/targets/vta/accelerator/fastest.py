@@ -1,0 +1,74 @@
+"""The fastest program of a layer on each accelerator of a searched space, from trials of all its programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import StoreError
+from anole.record import Trial
+from anole.space.space import Columns
+from anole.targets.vta.accelerator.accesses import accesses_of
+from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.target import VtaTarget, as_conv2d
+from anole.targets.vta.templates.conv2d import lower_conv2d
+from anole.targets.vta.templates.design import EPILOGUE, HARDWARE, design_of, whole_blocks
+from anole.task import Task
+from anole.words import counted
+
+
+@dataclass(frozen=True, eq=False)
+class Fastest:
+    """The fastest programs of some layers on an accelerator: their cycles, and accesses, shape (n_counted,)."""
+
+    cycles: float
+    accesses: NDArray[np.int64]
+
+
+def fastest_programs(task: Task, trials: Sequence[Trial]) -> dict[Geometry, Fastest]:
+    """Returns the fastest program of a layer on every accelerator that runs it.
+
+    Of programs that take equally long, it is the one that the space has first.
+
+    Raises:
+        StoreError: some program was not simulated.
+    """
+    target, workload = VtaTarget(task.target), as_conv2d(task.workload)
+    space = target.space(task.workload)
+    vectors, identities = space.vectors(space.every_valid_index), space.every_identity
+    latencies_s = _latencies_s(identities, space.identities(space.vectors_of([each.config for each in trials])), trials)
+    if missing := len(np.unique(identities[np.isnan(latencies_s)])):
+        raise StoreError(f"{task.label}: {counted(missing, 'program')} not simulated yet")
+    found, counts = {}, dict[int, NDArray[np.int64]]()
+    for row in _fastest_rows(space.columns(vectors), latencies_s):
+        design = design_of(workload, target.geometry, space.config(vectors[row]))
+        if (identity := int(identities[row])) not in counts:
+            program = lower_conv2d(whole_blocks(workload, design.geometry), design.schedule, design.geometry, EPILOGUE)
+            counts[identity] = accesses_of(program)
+        found[design.geometry] = Fastest(round(latencies_s[row] * target.frequency_hz), counts[identity])
+    return found
+
+
+def _latencies_s(
+    identities: NDArray[np.int64], tried: NDArray[np.int64], trials: Sequence[Trial]
+) -> NDArray[np.float64]:
+    """Returns the latency of the program of each of n configs, shape (n,): infinity if it failed, NaN if untried."""
+    latencies_s = np.array([np.inf if (each := trial.measurement.latency_s) is None else each for trial in trials])
+    if not len(tried):
+        return np.full(len(identities), np.nan)
+    order = np.argsort(tried)
+    found = order[np.minimum(np.searchsorted(tried, identities, sorter=order), len(tried) - 1)]
+    return np.where(tried[found] == identities, latencies_s[found], np.nan)
+
+
+def _fastest_rows(columns: Columns, latencies_s: NDArray[np.float64]) -> Iterator[int]:
+    """Yields the row of the fastest config of each accelerator on which any works."""
+    hardware = np.stack([columns[name] for name in HARDWARE], axis=1)
+    ranked = np.lexsort((latencies_s, *hardware.T))
+    begins = (np.diff(hardware[ranked], axis=0, prepend=-1) != 0).any(axis=1)
+    for row in ranked[begins].tolist():
+        if np.isfinite(latencies_s[row]):
+            yield row
