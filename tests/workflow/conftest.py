@@ -80,14 +80,15 @@ class Project:
         return Project(folder)
 
     def write(self, models: dict[str, object], **changes: object) -> None:
-        """Writes models.yaml with one build for each model."""
+        """Writes models.yaml with one build for each model; a section that is None is left out."""
         plain = {
             "models": models,
             "targets": {"cpu": {"kind": "cpu", "threads": 1}},
             "tuning": TUNING,
             "builds": [{"model": name, "target": "cpu"} for name in models],
         }
-        (self.folder / "models.yaml").write_text(yaml.safe_dump({**plain, **changes}, sort_keys=False))
+        sections = {name: section for name, section in {**plain, **changes}.items() if section is not None}
+        (self.folder / "models.yaml").write_text(yaml.safe_dump(sections, sort_keys=False))
 
     def write_chain(self, *channels: int, **changes: object) -> None:
         """Writes a file of convolutions, and models.yaml with this network alone."""

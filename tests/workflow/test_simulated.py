@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+
+from anole.targets.vta.geometry import Geometry
 
 from .conftest import write_onnx
 
@@ -88,3 +92,34 @@ def test_other_samples_compile_again_and_broken_ones_are_told_in_one_line(projec
     (line,) = [line for line in log.splitlines() if line.startswith("anole: ")]
     assert line.startswith("anole: samples.npy: is neither .npy nor .npz: ")
     assert "Traceback" not in log and line in outcome.output
+
+
+@pytest.mark.guard
+def test_a_point_of_an_accelerators_front_is_built_by_its_name(empty_project: Any) -> None:
+    project = empty_project("explored")
+    write_onnx(project.folder / "chain.onnx", [16, 16, 24])
+    models = {"chain": {"source": "onnx:chain.onnx"}}
+    targets: dict[str, Any] = {"any": {"kind": "vta", "hardware": "search"}}
+    accelerators = {"edge": {"models": ["chain"], "targets": ["any"]}}
+    project.write(models, targets=targets, builds=None, accelerators=accelerators)
+    steps = [(step.stage, step.subject, step.reason) for step in project.plan().steps]
+    assert steps[-2:] == [("accelerator", "edge", "new"), ("merge", "db/tuning.sqlite", "new results")]
+    outcome = project.snakemake()
+    assert outcome.code == 0, outcome.output
+    assert project.tuned_labels(outcome) == TUNED and outcome.jobs["accelerator"] == ["edge"]
+    assert project.plan().steps == ()
+    with (project.folder / "accelerators/edge/front.csv").open() as file:
+        front = list(csv.DictReader(file))
+    ((n_trials, n_presets),) = project.query(
+        "select count(*), count(distinct preset) from trial join run on run.key = trial.run_key"
+    )
+    assert n_trials > 1000 and n_presets == 1
+    (point,) = [row for row in front if "time x area" in row["knee"].split(" and ")]
+    targets["knee"] = {"kind": "vta", "geometry": point["accelerator"]}
+    builds = [{"model": "chain", "target": "knee", "preset": "exhaustive", "trials": 10_000}]
+    project.write(models, targets=targets, builds=builds, accelerators=accelerators)
+    outcome = project.snakemake()
+    assert outcome.code == 0 and "accelerator" not in outcome.jobs, outcome.output
+    described = json.loads((project.folder / "builds/chain-knee-exhaustive/build.json").read_text())["accelerator"]
+    assert described["cycles"] == int(point["cycles"])
+    assert Geometry.from_json(described["geometry"]).name == point["accelerator"]

@@ -23,7 +23,7 @@ from ...record_project import Project
 from .conftest import SLOWNESS, figure, lacking, section, source_of
 
 KEYS = [each.key for each in all_sections()]
-FILLED_BY = {"utilisation": "npu_project", "geometry": "npu_project"}
+FILLED_BY = {"fronts": "old_project", "utilisation": "npu_project", "geometry": "npu_project"}
 """The project that has data for a section; the others are filled by `recorded`."""
 SAID = Path(__file__).with_name("recorded.txt")
 """What the sections say of `recorded`. If it is deleted, the next run writes it."""

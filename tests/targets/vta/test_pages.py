@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from anole.targets.vta.area import relative_area
-from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.network.artifact import load_programs
-from anole.targets.vta.pages.fronts import front
 from anole.targets.vta.report import utilisation
 from anole.targets.vta.simulator.timing import simulate
 
@@ -18,28 +14,23 @@ from ...report.pages.conftest import figure, lacking, npu_project, old_project, 
 __all__ = ["npu_project", "old_project", "recorded"]
 
 
-def test_a_front_holds_what_nothing_beats() -> None:
-    assert front([(2.0, 5.0), (1.0, 9.0), (1.5, 9.0), (3.0, 4.0), (2.0, 6.0)]) == [(1.0, 9.0), (2.0, 5.0), (3.0, 4.0)]
-
-
-def test_the_front_of_networks_is_that_of_their_layers(recorded: Path) -> None:
+def test_an_explored_front_is_shown_with_its_knees(recorded: Path, tmp_path: Path) -> None:
     with source_of(recorded) as source:
-        found = figure(source, "fronts", "Front of cycles")
+        source = replace(source, project=tmp_path)
+        folder = tmp_path / "accelerators/edge"
+        folder.mkdir(parents=True)
+        columns = "network,accelerator,block,area,latency_ms,relative_energy,knee,checked\n"
+        rows = (
+            "net,1x16x16_i8w8a32_15_15_18_17,1x16x16,1.0000,70.1,1,,RTL\nnet,b,1x16x64,1.4,29.4,1.1,time x area,RTL\n"
+        )
+        (folder / "front.csv").write_text(columns + rows)
+        found = figure(source, "fronts", "Front of time, area and energy: edge")
+        (folder / "front.csv").write_text("network,area\nnet,1\n")
+        assert "broken" in lacking(source, "fronts", "Front of time, area and energy: edge")
     assert found.table is not None and found.chart is not None
-    areas = {
-        (block, acc): round(relative_area(Geometry(block_in=block, block_out=block, acc_bytes=1 << acc)), 4)
-        for block in (16, 32)
-        for acc in (16, 17)
-    }
-    # In cycles at 100 MHz: layers of 1 and 2 ms with VTA's block, of half of that with a block of 32.
-    large = {key: (1 + 3 * 2) * 1e5 * 16 / key[0] * (1.2 if key[1] == 16 else 1.0) for key in areas}
-    expected = front((areas[key], large[key]) for key in areas)
-    own = [row for row in found.table.rows if row[0] == "large on npu"]
-    assert [row[2] for row in own] == [f"{cycles:,.0f}" for _, cycles in expected] and len(own) == 4
-    values = found.chart["data"]["values"]
-    together = [(each["area"], each["cycles"]) for each in values if each["network"] == "all networks"]
-    assert [area for area, _ in together] == [area for area, _ in expected]
-    assert [cycles for _, cycles in together] == pytest.approx([cycles / expected[-1][1] for _, cycles in expected])
+    assert found.table.rows == (("net", "least time x area", "b", "1.40x", "29.4", "1.10", "RTL"),)
+    assert [each["latency_ms"] for each in found.chart["data"]["values"]] == [70.1, 29.4]
+    assert found.downloads[0].text == columns + rows
 
 
 def test_the_old_accelerator_is_told_as_it_was_searched(old_project: Path) -> None:
@@ -71,5 +62,5 @@ def test_the_units_of_a_built_accelerator_are_as_busy_as_its_report_says(npu_pro
 
 def test_an_accelerator_that_is_not_searched_has_no_front(npu_project: Path) -> None:
     with source_of(npu_project) as source:
-        for title in ("Geometries", "Front"):
-            assert "`hardware: search`" in lacking(source, "fronts", title)
+        assert "`hardware: search`" in lacking(source, "fronts", "Geometries")
+        assert "`accelerators`" in lacking(source, "fronts", "Front of time")

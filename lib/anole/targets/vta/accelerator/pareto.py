@@ -59,5 +59,5 @@ def _volume(corners: Points) -> float:
         return float(corners.max(initial=0.0))
     corners = corners[np.argsort(-corners[:, -1])]
     below = np.append(corners[1:, -1], 0.0)
-    heights = corners[:, -1] - below
-    return sum(height * _volume(corners[: n + 1, :-1]) for n, height in enumerate(heights.tolist()) if height > 0)
+    heights: list[float] = (corners[:, -1] - below).tolist()
+    return sum(height * _volume(corners[: n + 1, :-1]) for n, height in enumerate(heights) if height > 0)

@@ -26,6 +26,7 @@ from anole.targets.vta.accelerator.pareto import Points, knee, on_front
 from anole.targets.vta.area import relative_area, relative_memory
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.pages.accelerators import vta_config
+from anole.targets.vta.pages.fronts import FRONT
 from anole.targets.vta.simulator.timing import is_extrapolated
 from anole.words import counted, milliseconds, times
 
@@ -33,9 +34,6 @@ _log = logging.getLogger(__name__)
 
 TOGETHER = "all networks"
 """The name of the front for all networks together."""
-
-FRONT = "front.csv"
-"""The file of the points on all fronts."""
 
 KNEES = {"time x area": (0, 1), "time x energy": (0, 2), "time x area x energy": (0, 1, 2)}
 """The marked points, by the product that is least there, and the objectives that are its factors."""
