@@ -16,7 +16,7 @@ from anole.testing.surrogate_contract import SurrogateContract
 CHAINS, EPISODES = {"n_chains": 64, "n_steps": 60}, {"n_episodes": 64, "n_steps": 40, "horizon": 20}
 BRIEF = {
     **{"annealing": CHAINS, "contextual": CHAINS, "guided_annealing": CHAINS},
-    **{"ppo": EPISODES, "mappo": EPISODES, "random": {}, "by_merit": {}, "descent": {}},
+    **{"ppo": EPISODES, "mappo": EPISODES, "random": {}, "by_merit": {}, "descent": {}, "exhaustive": {}},
 }
 """Settings by which a search is short: the promises do not depend on its length."""
 

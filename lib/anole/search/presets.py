@@ -19,8 +19,8 @@ from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed
 from anole.search.explore import EXPLORERS
 from anole.search.explore.annealing import Annealing
-from anole.search.explore.by_merit import ByMerit
 from anole.search.explore.contextual_annealing import ContextualAnnealing
+from anole.search.explore.exhaustive import Exhaustive
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.explore.ppo import MAPPO, PPO
 from anole.search.explore.random import Random
@@ -47,7 +47,7 @@ PRESETS = {
     settings.preset: settings
     for settings in (
         TunerSettings("random", Random(), First(), Blind(), Fixed()),
-        TunerSettings("exhaustive", ByMerit(whole=True), First(), Blind(), Fixed(), batch=256),
+        TunerSettings("exhaustive", Exhaustive(), First(), Blind(), Fixed(), batch=256),
         TunerSettings("autotvm", Annealing(), EpsilonGreedy(least_random=1), BoostedTrees(), Fixed()),
         TunerSettings("release", PPO(n_candidates=_PLANNED, min_steps=129), _AS_PUBLISHED, BoostedTrees(), Fixed()),
         TunerSettings("chameleon", PPO(n_candidates=_PLANNED), _AS_PUBLISHED, BoostedTrees(), Fixed()),

@@ -8,6 +8,7 @@ import numpy as np
 
 from anole.search.explore.by_merit import ByMerit
 from anole.search.explore.descent import Descent
+from anole.search.explore.exhaustive import Exhaustive
 from anole.search.surrogate.blind import Blind
 from anole.space import Constraint, Space, option_knob
 
@@ -22,6 +23,15 @@ SPACE = Space(
 
 def proposed(explorer, history, seed=0):
     return explorer.propose(Blind(), history, np.random.default_rng(seed)).vectors.tolist()
+
+
+def test_everything_is_listed_by_merit_though_the_space_is_large(monkeypatch):
+    monkeypatch.setattr("anole.space.space._ENUMERABLE", 0)
+    space = replace(SPACE)
+    assert space.valid_indices is None
+    listed = proposed(Exhaustive(1000), measured(space))
+    assert space.valid_indices is not None and len(listed) == len(SPACE.every_valid_index)
+    assert listed == proposed(ByMerit(1000), measured(SPACE))
 
 
 def test_a_list_by_merit_is_sorted_and_leaves_out_what_was_measured():

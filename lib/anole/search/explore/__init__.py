@@ -4,6 +4,7 @@ from anole.search.explore.annealing import Annealing
 from anole.search.explore.by_merit import ByMerit
 from anole.search.explore.contextual_annealing import ContextualAnnealing
 from anole.search.explore.descent import Descent
+from anole.search.explore.exhaustive import Exhaustive
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.explore.ppo import MAPPO, PPO
 from anole.search.explore.random import Random
@@ -12,6 +13,6 @@ from anole.search.settings import Part
 
 EXPLORERS: dict[str, type[Part[Explorer]]] = {
     explorer.name: explorer
-    for explorer in (Annealing, ByMerit, ContextualAnnealing, Descent, GuidedAnnealing, PPO, MAPPO, Random)
+    for explorer in (Annealing, ByMerit, ContextualAnnealing, Descent, Exhaustive, GuidedAnnealing, PPO, MAPPO, Random)
 }
 """Every explorer by its name in models.yaml."""

@@ -11,9 +11,6 @@ from anole.search.explore.random import draw
 from anole.search.roles import Candidates, History, Surrogate
 from anole.search.settings import Range, Stateless
 
-_ENUMERABLE = 1 << 26
-"""The most configs that are enumerated; they take a minute or so, and 64 MB."""
-
 
 @dataclass(frozen=True)
 class ByMerit(Stateless):
@@ -24,18 +21,14 @@ class ByMerit(Stateless):
 
     Attributes:
         n_candidates: number of proposed configs.
-        whole: whether larger spaces, too, are enumerated in the beginning, up to 67 million configs.
     """
 
     name: ClassVar[str] = "by_merit"
 
     n_candidates: Annotated[int, Range(1)] = 256
-    whole: bool = False
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         """Returns the candidates, whose scores are zero, for nothing was predicted."""
-        if self.whole and history.space.size <= _ENUMERABLE:
-            history.space.enumerate()
         vectors = history.space.foremost(self.n_candidates, rng, exclude=history.visited)
         if not len(vectors):
             return draw(history, self.n_candidates, rng)
