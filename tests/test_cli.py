@@ -41,7 +41,7 @@ def run(*arguments: str) -> Result:
 
 
 NAMES = """describe quantise extract tune tune-together merge refine compile evaluate export run profile compare
-completion plan report doctor calibrate serve vta import export-records explore lock init"""
+completion plan report doctor calibrate serve vta import export-records explore lock init accelerator"""
 
 
 def test_every_stage_is_a_command_with_help() -> None:
@@ -68,6 +68,20 @@ def test_calibrating_says_what_is_left_and_refuses_a_target_that_is_not_there(em
     refused = run("calibrate", "gpu")
     assert refused.exit_code == 2 and "found 'gpu'" in refused.stderr and "cpu" in refused.stderr
     assert not (empty_project / "db").exists()
+
+
+def test_exploring_names_the_accelerators_that_there_are(empty_project: Path) -> None:
+    model = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}}
+    declared = {
+        "models": {"m": model},
+        "targets": {"npu": {"kind": "vta", "hardware": "search"}},
+        "accelerators": {"edge": {"models": ["m"], "targets": ["npu"]}},
+    }
+    (empty_project / "models.yaml").write_text(yaml.safe_dump(declared))
+    refused = run("accelerator", "egde")
+    assert refused.exit_code == 2 and "found 'egde', which is not one of the accelerators" in refused.stderr
+    refused = run("accelerator", "edge")
+    assert refused.exit_code == 2 and "work/models/m/npu.json: there is no such file" in refused.stderr
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
