@@ -110,6 +110,10 @@ def test_a_point_of_an_accelerators_front_is_built_by_its_name(empty_project: An
     assert project.plan().steps == ()
     with (project.folder / "accelerators/edge/front.csv").open() as file:
         front = list(csv.DictReader(file))
+    written = (project.folder / "accelerators/edge/front.csv").read_text()
+    (project.folder / "accelerators/edge/front.csv").unlink()
+    assert project.anole("accelerator", "edge").returncode == 0
+    assert (project.folder / "accelerators/edge/front.csv").read_text() == written
     ((n_trials, n_presets),) = project.query(
         "select count(*), count(distinct preset) from trial join run on run.key = trial.run_key"
     )
