@@ -13,7 +13,7 @@ from anole.targets.vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load
 from anole.targets.vta.simulator.activity import Activities
 from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
-from anole.targets.vta.simulator.streams import Streams, passages_of
+from anole.targets.vta.simulator.streams import Streams, code_of
 from anole.targets.vta.simulator.timing import cycles_of, simulate
 from anole.targets.vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
 from anole.task import Conv2d
@@ -60,9 +60,8 @@ class Watched(Clockwork):
         super().__init__(*args)
         self.states = {}
 
-    def _end(self, cycle, module):
-        super()._end(cycle, module)
-        at = self.progress(cycle)
+    def _passed(self, cycle, passage):
+        at = self.progress(cycle, passage + 1)
         self.states[at] = self.state(at)
 
 
@@ -78,7 +77,7 @@ class Compared(Skipper):
 @settings(max_examples=examples(40), deadline=None)
 @given(programs)
 def test_a_skip_leads_to_where_the_whole_run_comes(program):
-    streams = Streams(passages_of(program.instructions), Activities(program.geometry))
+    streams = Streams(code_of(program.instructions), Activities(program.geometry))
     whole, skipper = (kind(streams, program.geometry) for kind in (Watched, Compared))
     cycles, skipper.states = whole.run(), whole.states
     assert skipper.run() == cycles
@@ -127,9 +126,9 @@ LAYER = Conv2d(1, 28, 28, 64, 64, (3, 3), padding=(1, 1, 1, 1))
 def test_most_of_small_tiles_is_skipped(threads, queue_entries):
     geometry = replace(DEFAULT, queue_entries=queue_entries)
     program = lower_conv2d(LAYER, Schedule(1, 4, 1, 1, *threads), geometry)
-    skipper = Skipper(Streams(passages_of(program.instructions), Activities(geometry)), geometry)
+    skipper = Skipper(Streams(code_of(program.instructions), Activities(geometry)), geometry)
     assert skipper.run() == simulate(program.instructions, geometry).cycles
-    assert skipper.skipped > 0.7 * len(program.instructions)
+    assert skipper.skipped > 0.7 * len(program.instructions.order)
 
 
 def test_what_comes_after_the_last_repetition_is_not_skipped():

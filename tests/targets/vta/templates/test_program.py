@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unittest import mock
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,9 +31,10 @@ GEOMETRIES = [
 class Anew(ProgramWriter):
     """Writes everything where it is."""
 
-    def passage(self, name, places, write):
+    def passages(self, names, places, write):
         """Writes what `write` does."""
-        write()
+        for number in range(len(names)):
+            write(number)
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -48,24 +50,22 @@ def test_a_convolution_of_passages_is_what_would_be_written_anew(drawn):
 def written(*, places):
     writer = ProgramWriter(DEFAULT, {"data": 1 << 12})
 
-    def write(place):
+    def write(number):
         writer.wait(Module.COMPUTE, Module.LOAD)
-        writer.add(Load(Memory.ACC, 0, place, 1, 2, 2), 0)
+        writer.add(Load(Memory.ACC, 0, places[number], 1, 2, 2), 0)
         writer.add(Gemm(True, 0, 1))
 
-    for place in places:
-        writer.passage("tile", (place,), lambda place=place: write(place))
+    writer.passages(["tile"] * len(places), np.array([(place, 0, 0, 0) for place in places]), write)
     return writer
 
 
 def test_a_passage_comes_again_at_another_place():
-    program = written(places=[3, 5, 9]).finish()
-    assert isinstance(program.instructions, Code)
+    code = written(places=[3, 5, 9]).finish().instructions
+    assert isinstance(code, Code)
     # The last one is followed by tokens of its own.
-    first, second, _ = program.instructions.passages
-    assert first.passage is second.passage and (first.by, second.by) == ((), (2,))
-    assert [each.dram_base for each in program.instructions if isinstance(each, Load) and each.x_size] == [3, 5, 9]
-    assert len(program.instructions) == len(list(program.instructions)) and program.instructions[-1] == Finish()
+    assert code.order.tolist() == [0, 0, 1] and code.by[:, 0].tolist() == [0, 2, 0]
+    assert [each.dram_base for each in code if isinstance(each, Load) and each.x_size] == [3, 5, 9]
+    assert len(code) == len(list(code)) and code[-1] == Finish()
 
 
 def test_a_token_that_is_left_behind_a_passage_is_not_left_behind_all_of_its_kind():

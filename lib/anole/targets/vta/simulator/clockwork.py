@@ -21,11 +21,13 @@ _READ_LATENCY = 18
 
 _MOST_TOKENS = 255
 
-_RECEIVER = (Module.COMPUTE, Module.LOAD, Module.STORE, Module.COMPUTE)
+_RECEIVER = (1, 0, 2, 1)
 """The module that waits for each kind of token."""
 
-_LOADER = (None, Module.COMPUTE, Module.LOAD, Module.LOAD, Module.COMPUTE)
+_LOADER = (None, 1, 0, 0, 1)
 """The module that runs the loads of each memory client; the first client is the instruction fetch."""
+
+_COMPUTE = int(Module.COMPUTE)
 
 _FETCHED, _ENDED, _DISPATCH, _TEST = 0, 1, 4, 5
 """Kinds of events, in their order within a cycle. Instructions end, and are tested, in each of three modules."""
@@ -33,12 +35,25 @@ _FETCHED, _ENDED, _DISPATCH, _TEST = 0, 1, 4, 5
 _EVENTS = 8
 
 
-class ProgramProgress(NamedTuple):
-    """How far a program has come: the first instruction that has not ended, and how many have, by module."""
+class Cursor(NamedTuple):
+    """A position in a program: a passage, and how many instructions of the one who asks come before, within it."""
+
+    passage: int
+    offset: int
+
+
+class Progress(NamedTuple):
+    """How far a program has come when COMPUTE has ended all instructions before a passage.
+
+    Attributes:
+        heads: for every module, the position of the first instruction that it has not ended, or behind its last.
+        dispatched: the position of the next instruction to dispatch.
+    """
 
     cycle: int
-    first: int
-    ended: tuple[int, ...]
+    passage: int
+    heads: tuple[Cursor, ...]
+    dispatched: Cursor
 
 
 class State(NamedTuple):
@@ -46,22 +61,21 @@ class State(NamedTuple):
 
     Attributes:
         due: cycles until each kind of event.
-        started: for every module that runs an instruction, its relative start cycle; otherwise 0.
-        heads: position of each queue's first instruction, relative to `ProgramProgress.first`; -1 if it is empty.
+        running: for every module that runs an instruction, its relative start cycle, passage and offset.
+        pops: for every other module, the tokens for which its first instruction waits; None if its queue is empty.
         waiting: number of instructions in each queue; None if all have been dispatched, when it does not matter.
-        dispatched, fetched: relative position of the next instruction to dispatch and to fetch; or None likewise.
-        run: relative position and cycle of the first instruction of the current uninterrupted dispatch; None if it is
-            over.
+        dispatch: the offset of the next instruction to dispatch in its passage, and the number of those fetched; or
+            None likewise.
+        run: the relative cycle in which the current uninterrupted dispatch began, and its modules; None if it is over.
         stalled_by: the module whose full queue stalls the dispatch, if any.
     """
 
     due: tuple[int, ...]
-    started: tuple[int, ...]
-    heads: tuple[int, ...]
+    running: tuple[tuple[int, int, int] | None, ...]
+    pops: tuple[tuple[int, ...] | None, ...]
     waiting: tuple[int, ...] | None
-    dispatched: int | None
-    fetched: int | None
-    run: tuple[int, int] | None
+    dispatch: tuple[int, int] | None
+    run: tuple[int, bytes] | None
     stalled_by: int | None
     tokens: tuple[int, ...]
     channel: ChannelState
@@ -75,17 +89,20 @@ class Clockwork:
 
     def __init__(self, streams: Streams, geometry: Geometry) -> None:
         self.streams = streams
-        self._n = len(streams.modules)
+        self._n = int(streams.firsts[-1])
         self._queue_entries = geometry.queue_entries
         self._bus_bytes = geometry.bus_bytes
         self._chunk = geometry.burst_beats * geometry.bus_bytes // INSTRUCTION_BYTES
         if geometry.bus_bytes >= INSTRUCTION_BYTES:
             self._chunk = min(self._chunk, 16)
         self._due = [NEVER] * _EVENTS
-        self._ended, self._given, self._started = [0] * 3, [0] * 3, [0] * 3
+        # Of every module: the position of its first instruction that has not ended, and the activities of that passage.
+        self._passages, self._offsets = [0] * 3, [0] * 3
+        self._activities = list(streams.part(0).activities)
+        self._started, self._waiting = [0] * 3, [0] * 3
         self._tokens = [0] * len(Token)
         self._fetched = self._dispatched = 0
-        self._run_first = self._run_cycle = 0
+        self._run_first = self._run_cycle = self._run_end = 0
         self._stalled_by: int | None = None
         self._channel = ReadChannel(_READ_LATENCY)
 
@@ -103,7 +120,7 @@ class Clockwork:
                 self._test(cycle, event - _TEST)
             else:
                 self._dispatch(cycle)
-        if self._ended[Module.COMPUTE] < len(self.streams.activities[Module.COMPUTE]):
+        if self._dispatched < self._n or self._waiting[Module.COMPUTE]:
             raise StreamError(self._deadlock())
         return self._started[Module.COMPUTE]
 
@@ -112,8 +129,7 @@ class Clockwork:
         due = self._due
         if due.count(cycle) == 1:
             return module
-        tied = [each for each in Module if due[_ENDED + each] == cycle]
-        return min(tied, key=lambda each: self.streams.numbers[each][self._ended[each]])
+        return min([each for each in range(3) if due[_ENDED + each] == cycle], key=self._number)
 
     def _fetch(self, cycle: int) -> None:
         """Starts reading the next instructions: a whole burst, or a part of one."""
@@ -125,37 +141,60 @@ class Clockwork:
 
     def _dispatch(self, cycle: int) -> None:
         """Dispatches the fetched instructions to the modules' queues, one per cycle, while there is room."""
-        modules, given, ended, entries = self.streams.modules, self._given, self._ended, self._queue_entries
-        number, now, due = self._dispatched, cycle, self._due
-        self._run_first, self._run_cycle = number, cycle
-        while number < self._fetched:
-            module = modules[number]
-            waiting = given[module] - ended[module]
-            if waiting >= entries:
-                self._dispatched = number
-                if cycle > now:
-                    due[_DISPATCH] = cycle
-                else:
-                    self._stalled_by = module
-                return
-            cycle += 1
-            number += 1
-            given[module] += 1
-            if not waiting:
-                due[_TEST + module] = cycle
-        self._dispatched = number
-        self._fetch(cycle)
+        begin, waiting, due = self._dispatched, self._waiting, self._due
+        fetched = self.streams.modules(begin, self._fetched)
+        given = fetched[: self._fitting(fetched)]
+        for module in range(3):
+            if count := given.count(module):
+                if not waiting[module]:
+                    due[_TEST + module] = cycle + 1 + given.index(module)
+                waiting[module] += count
+        end = cycle + len(given)
+        self._run_first, self._run_cycle, self._run_end = begin, cycle, end
+        self._dispatched = begin + len(given)
+        if given == fetched:
+            self._fetch(end)
+        elif given:
+            due[_DISPATCH] = end
+        else:
+            self._stalled_by = fetched[0]
+
+    def _fitting(self, modules: bytes) -> int:
+        """Returns how many of the next instructions, given by their modules, fit the queues."""
+        if max(self._waiting) + len(modules) <= self._queue_entries:
+            return len(modules)
+        room = [self._queue_entries - waiting for waiting in self._waiting]
+        for number, module in enumerate(modules):
+            if not room[module]:
+                return number
+            room[module] -= 1
+        return len(modules)
+
+    def _head(self, module: int) -> Activity:
+        """Returns the first activity of a module's queue, which is not empty."""
+        while self._offsets[module] == len(self._activities[module]):
+            self._offsets[module] = 0
+            self._passages[module] += 1
+            self._activities[module] = self.streams.part(self._passages[module]).activities[module]
+        return self._activities[module][self._offsets[module]]
+
+    def _number(self, module: int) -> int:
+        """Returns the number in the program of the first instruction of a module's queue."""
+        passage = self._passages[module]
+        within = self.streams.part(passage).numbers[module][self._offsets[module]]
+        return int(self.streams.firsts[passage]) + within
 
     def _test(self, cycle: int, module: int) -> None:
         """Starts the first instruction of a module's queue if its tokens are present."""
-        due, place = self._due, self._ended[module]
-        if due[_ENDED + module] < NEVER or place == self._given[module]:
+        due = self._due
+        if due[_ENDED + module] < NEVER or not self._waiting[module]:
             return
-        since_run = self.streams.numbers[module][place] - self._run_first
-        if since_run >= 0 and (testable := self._run_cycle + 1 + since_run) > cycle:
-            due[_TEST + module] = testable
-            return
-        activity, tokens = self.streams.activities[module][place], self._tokens
+        activity, tokens = self._head(module), self._tokens
+        if cycle < self._run_end:
+            testable = self._run_cycle + 1 + self._number(module) - self._run_first
+            if testable > cycle:
+                due[_TEST + module] = testable
+                return
         for token in activity.pops:
             if not tokens[token]:
                 return
@@ -176,14 +215,16 @@ class Clockwork:
             if module is None:
                 self._due[_FETCHED] = changed.end
             else:
-                activity = self.streams.activities[module][self._ended[module]]
+                activity = self._head(module)
                 self._due[_ENDED + module] = activity.end(self._started[module], changed.end)
 
     def _end(self, cycle: int, module: int) -> None:
         """Ends a module's instruction and hands out its tokens."""
-        activity = self._running(module)
+        activity = self._head(module)
         self._due[_ENDED + module] = NEVER
-        self._ended[module] += 1
+        self._waiting[module] -= 1
+        self._offsets[module] += 1
+        passed = self._passages[module] if self._offsets[module] == len(self._activities[module]) else None
         if self._stalled_by == module:
             self._stalled_by = None
             self._due[_DISPATCH] = cycle
@@ -191,60 +232,73 @@ class Clockwork:
         for token in activity.pushes:
             self._tokens[token] = min(_MOST_TOKENS, self._tokens[token] + 1)
             self._test(cycle, _RECEIVER[token])
+        if passed is not None and module == _COMPUTE:
+            self._passed(cycle, passed)
 
-    def progress(self, cycle: int) -> ProgramProgress:
-        """Returns the program's progress in a cycle."""
-        heads = [numbers[n] for numbers, n in zip(self.streams.numbers, self._ended, strict=True) if n < len(numbers)]
-        return ProgramProgress(cycle, min(heads, default=self._n), tuple(self._ended))
+    def _passed(self, cycle: int, passage: int) -> None:
+        """Is called when COMPUTE has ended its last instruction of a passage."""
 
-    def state(self, at: ProgramProgress) -> State:
+    def progress(self, cycle: int, passage: int) -> Progress:
+        """Returns the program's progress in a cycle, relative to a passage."""
+        for module in range(3):
+            if self._waiting[module]:
+                self._head(module)
+        dispatching = self.streams.passage_of(self._dispatched)
+        return Progress(
+            *(cycle, passage, tuple(map(Cursor, self._passages, self._offsets))),
+            Cursor(dispatching, self._dispatched - int(self.streams.firsts[dispatching])),
+        )
+
+    def state(self, at: Progress) -> State:
         """Returns the state that decides everything from here on."""
-        cycle, first, ended = at
-        due, whole = self._due, self._dispatched == self._n
-        queues = zip(self.streams.numbers, ended, self._given, strict=True)
-        running = self._run_cycle + self._dispatched - self._run_first > cycle
+        cycle, passage, heads, dispatched = at
+        due, waiting, is_whole = self._due, self._waiting, self._dispatched == self._n
+        run = (self._run_cycle - cycle, self.streams.modules(self._run_first, self._dispatched))
         return State(
             tuple([each - cycle if each < NEVER else NEVER for each in due]),
-            tuple([self._started[module] - cycle if due[_ENDED + module] < NEVER else 0 for module in range(3)]),
-            tuple([numbers[n] - first if n < given else -1 for numbers, n, given in queues]),
-            None if whole else tuple([given - n for given, n in zip(self._given, ended, strict=True)]),
-            None if whole else self._dispatched - first,
-            None if whole else self._fetched - first,
-            (self._run_first - first, self._run_cycle - cycle) if running else None,
+            tuple(
+                [
+                    (started - cycle, head.passage - passage, head.offset) if end < NEVER else None
+                    for started, head, end in zip(self._started, heads, due[_ENDED:_DISPATCH], strict=True)
+                ]
+            ),
+            tuple([self._head(module).pops if waiting[module] else None for module in range(3)]),
+            None if is_whole and self._run_end <= cycle else tuple(waiting),
+            None if is_whole else (dispatched.offset, self._fetched - self._dispatched),
+            run if self._run_end > cycle else None,
             self._stalled_by,
             tuple(self._tokens),
             self._channel.state(cycle + _FETCH_REQUEST),
         )
 
-    def resume(self, at: ProgramProgress, state: State) -> None:
+    def resume(self, at: Progress, state: State) -> None:
         """Continues from a state at the given progress."""
-        cycle, first, ended = at
+        cycle, _, heads, dispatched = at
+        streams = self.streams
         self._due[:] = [each + cycle if each < NEVER else NEVER for each in state.due]
-        self._ended[:], self._tokens[:] = ended, state.tokens
-        for module in Module:
-            if self._due[_ENDED + module] < NEVER:
-                self._started[module] = state.started[module] + cycle
-        if state.waiting is None or state.dispatched is None or state.fetched is None:
-            self._given[:] = [len(stream) for stream in self.streams.activities]
-            self._dispatched = self._fetched = self._n
-        else:
-            self._given[:] = [a + b for a, b in zip(ended, state.waiting, strict=True)]
-            self._dispatched, self._fetched = first + state.dispatched, first + state.fetched
-        run_first, run_cycle = state.run or (self._n, 0)
-        self._run_first, self._run_cycle = first + run_first, cycle + run_cycle
+        self._tokens[:] = state.tokens
+        for module, (head, running) in enumerate(zip(heads, state.running, strict=True)):
+            self._passages[module], self._offsets[module] = head
+            self._activities[module] = streams.part(head.passage).activities[module]
+            if running is not None:
+                self._started[module] = running[0] + cycle
+        self._dispatched = self._fetched = self._n
+        if state.dispatch is not None:
+            self._dispatched = int(streams.firsts[dispatched.passage]) + dispatched.offset
+            self._fetched = self._dispatched + state.dispatch[1]
+        self._waiting[:] = state.waiting or [streams.left(module, *head) for module, head in enumerate(heads)]
+        run_cycle, run = state.run or (0, b"")
+        self._run_cycle, self._run_end = cycle + run_cycle, cycle + run_cycle + len(run)
+        self._run_first = self._dispatched - len(run)
         self._stalled_by = state.stalled_by
         self._channel.resume(state.channel, cycle + _FETCH_REQUEST)
-
-    def _running(self, module: int) -> Activity:
-        return self.streams.activities[module][self._ended[module]]
 
     def _deadlock(self) -> str:
         """Describes which instructions wait for which tokens."""
         waiting = []
-        for module, ended, given in zip(Module, self._ended, self._given, strict=True):
-            if ended < given:
-                lacking = [token for token in self._running(module).pops if not self._tokens[token]]
+        for module in Module:
+            if self._waiting[module]:
+                lacking = [Token(token) for token in self._head(module).pops if not self._tokens[token]]
                 names = " and ".join(token.name.lower().replace("_", " ") for token in lacking)
-                number = self.streams.numbers[module][ended]
-                waiting.append(f"instruction {number} ({module.name.lower()}) waits for {names}")
+                waiting.append(f"instruction {self._number(module)} ({module.name.lower()}) waits for {names}")
         return f"deadlock: {'; '.join(waiting)}"

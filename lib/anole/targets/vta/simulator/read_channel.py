@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 OUTSTANDING_BURSTS = 16
 """The most bursts of all clients together that are requested and not yet fully read."""
+
+
+ReadState: TypeAlias = tuple[int, int, Sequence[int], int, int, int, int]
+"""The fields of a read in their order; its cycles are relative."""
+
+_client = attrgetter("client")
 
 
 @dataclass(eq=False, slots=True)
@@ -34,35 +40,30 @@ class Read:
     gap: int = 1
     next: int = field(default=0, repr=False)
 
-
-class _Request(NamedTuple):
-    """A request that has left in some cycle.
-
-    Attributes:
-        begin, end: begin and end of its burst.
-        nonempty: since when the queue has not been empty.
-        ready: the cycle from which it could have left.
-    """
-
-    cycle: int
-    begin: int
-    end: int
-    nonempty: int
-    read: Read
-    ready: int
+    def state(self, earliest: int) -> ReadState:
+        """Returns the state that matters from a cycle on."""
+        if not self.left:
+            return self.client, 0, (), 0, self.end - earliest, 1, 0
+        ready, end = max(0, self.ready - earliest), self.end - earliest
+        return self.client, ready, self.bursts, self.left, end, self.gap, self.next
 
 
 class ChannelState(NamedTuple):
     """The state that decides how a channel serves later reads; cycles are relative to a reference cycle.
 
     Attributes:
-        reads: the unfinished reads, each as the fields of `Read` in their order.
-        requests: the requests that still matter, each as the fields of `_Request`; the read is its index in `reads`, or
-            -1.
+        reads: the states of the unfinished reads.
+        ends: when the bursts end that are requested and not yet fully read.
+        begin: when the last of them begins; -1 if it has begun.
     """
 
-    reads: tuple[tuple[int, int, Sequence[int], int, int, int, int], ...] = ()
-    requests: tuple[tuple[int, int, int, int, int, int], ...] = ()
+    reads: tuple[ReadState, ...] = ()
+    ends: tuple[int, ...] = ()
+    begin: int = -1
+
+
+_Request: TypeAlias = tuple[int, int, int, Read, int]
+"""The cycle in which a request leaves, begin and end of its burst, its read, and from when it could have left."""
 
 
 class ReadChannel:
@@ -71,8 +72,8 @@ class ReadChannel:
     The latency is paid once, from the cycle in which the queue of requests last became non-empty. As long as the queue
     never runs empty, bursts follow each other without a gap. The queue does not hold the burst that is being served.
 
-    A read is planned as soon as it is known: request by request while several reads are waiting, and then by the closed
-    form. The requests of a later read may come in between; requests that had not left by then are planned anew.
+    A read is planned as soon as it is known: request by request, and by a closed form from where requests leave in
+    every cycle. The requests of a later read may come in between; those that had not left by then are planned anew.
     """
 
     def __init__(self, latency: int) -> None:
@@ -88,32 +89,23 @@ class ReadChannel:
             read.end = ready + self._latency + read.left
             self._reads, self._requests = [read], []
             return [read]
-        self._plan(known, ready)
-        self._forget(ready)
+        self._advance(ready)
         before = [other.end for other in known]
         self._reads = [*known, read]
         self._plan(self._reads)
-        return [*(other for other, end in zip(known, before, strict=True) if other.end != end), read]
+        return [*[other for other, end in zip(known, before, strict=True) if other.end != end], read]
 
     def state(self, earliest: int) -> ChannelState:
         """Returns the state that matters to reads that become ready from a cycle on."""
         reads = [read for read in self._reads if read.end > earliest]
         if not reads:
             return ChannelState()
-        numbers = {id(read): number for number, read in enumerate(reads)}
-        kept = sum(request.cycle >= earliest for request in self._requests) + OUTSTANDING_BURSTS
+        self._advance(earliest)
+        outstanding = self._requests[-OUTSTANDING_BURSTS:]
         return ChannelState(
-            tuple(
-                (read.client, read.ready - earliest, read.bursts, read.left, read.end - earliest, read.gap, read.next)
-                for read in reads
-            ),
-            tuple(
-                (
-                    *(cycle - earliest, begin - earliest, end - earliest, nonempty - earliest),
-                    *(numbers.get(id(read), -1), ready - earliest),
-                )
-                for cycle, begin, end, nonempty, read, ready in self._requests[-kept:]
-            ),
+            tuple([read.state(earliest) for read in reads]),
+            tuple([end - earliest for _, _, end, _, _ in outstanding if end > earliest]),
+            max(-1, outstanding[-1][1] - earliest) if outstanding else -1,
         )
 
     def resume(self, state: ChannelState, earliest: int) -> None:
@@ -122,55 +114,51 @@ class ReadChannel:
             Read(client, ready + earliest, bursts, left, end + earliest, gap, after)
             for client, ready, bursts, left, end, gap, after in state.reads
         ]
-        gone = Read(0, 0, (), 0)
-        self._requests = [
-            _Request(
-                *(cycle + earliest, begin + earliest, end + earliest, nonempty + earliest),
-                *(self._reads[number] if number >= 0 else gone, ready + earliest),
-            )
-            for cycle, begin, end, nonempty, number, ready in state.requests
-        ]
+        gone, begin = Read(0, 0, (), 0), state.begin + earliest
+        self._requests = [(earliest - 1, begin, end + earliest, gone, 0) for end in state.ends]
 
-    def _forget(self, cycle: int) -> None:
-        """Takes back the requests that have not left before a cycle."""
+    def _advance(self, cycle: int) -> None:
+        """Plans all requests that leave before a cycle, and no others."""
+        self._plan(self._reads, cycle)
         requests = self._requests
-        while requests and requests[-1].cycle >= cycle:
-            request = requests.pop()
-            read, read.ready = request.read, request.ready
+        while requests and requests[-1][0] >= cycle:
+            _, _, _, read, read.ready = requests.pop()
             read.next -= 1
             read.left += read.bursts[read.next]
 
-    def _plan(self, reads: Sequence[Read], until: float = -math.inf) -> None:
-        """Plans the requests that have not left: at least those before a cycle, and the end of all reads."""
+    def _plan(self, reads: Sequence[Read], until: int | None = None) -> None:
+        """Plans the requests that leave before a cycle; if there is none, the end of all reads."""
+        waiting = [read for read in reads if read.left]
+        if not waiting:
+            return
+        if len(waiting) > 1:
+            waiting.sort(key=_client)
         requests, latency = self._requests, self._latency
-        owner: Read | None
         if requests:
-            cycle, _, end, nonempty, owner, _ = requests[-1]
+            cycle, begin, end, _, _ = requests[-1]
         else:
-            nonempty = end = min(read.ready for read in reads)
-            cycle, owner = end - 1, None
-        waiting = sorted((read for read in reads if read.left), key=lambda read: read.client)
+            cycle = begin = min([read.ready for read in waiting]) - 1
+            end = cycle + 1 + latency
         while waiting:
-            read = waiting[0]
-            if len(waiting) == 1 and read is owner and read.gap == 1 and cycle >= until:
+            if until is None and max([max(read.ready - cycle, read.gap) for read in waiting]) <= 1:
                 # Requests leave faster than they are served, so the queue does not run empty.
-                read.end = end + read.left
+                for read in waiting:
+                    end += read.left
+                    read.end = end
                 return
-            earliest = cycle + 1
+            cycle += 1
             if len(requests) >= OUTSTANDING_BURSTS:
-                earliest = max(earliest, requests[-OUTSTANDING_BURSTS].end)
-            if len(waiting) == 1:
-                cycle = max(earliest, read.ready)
-            else:
-                cycle = max(earliest, min(read.ready for read in waiting))
+                cycle = max(cycle, requests[-OUTSTANDING_BURSTS][2])
+            read = waiting[0]
+            if read.ready > cycle:
+                cycle = max(cycle, min([read.ready for read in waiting]))
                 read = next(read for read in waiting if read.ready <= cycle)
-            if not requests or requests[-1].begin < cycle:
-                nonempty = cycle
-            begin = max(end, nonempty + latency)
+            if until is not None and cycle >= until:
+                return
+            begin = end if begin >= cycle else max(end, cycle + latency)
             beats = read.bursts[read.next]
             end = begin + beats
-            requests.append(_Request(cycle, begin, end, nonempty, read, read.ready))
-            owner = read
+            requests.append((cycle, begin, end, read, read.ready))
             read.next, read.ready, read.left = read.next + 1, cycle + read.gap, read.left - beats
             if not read.left:
                 read.end = end

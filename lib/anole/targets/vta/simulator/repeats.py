@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.simulator.activity import Module
-from anole.targets.vta.simulator.clockwork import Clockwork, ProgramProgress, State
+from anole.targets.vta.simulator.clockwork import Clockwork, Cursor, Progress, State
 from anole.targets.vta.simulator.streams import Streams
 
-_GLANCE = 4
-"""Number of upcoming loads that are compared to find earlier visits that may have continued alike."""
+_GLANCE = 2
+"""Number of upcoming passages that are compared to find earlier visits that may have continued alike."""
 
 _TRIED = 8
 """The most such earlier visits that are tried."""
@@ -21,91 +23,115 @@ _TRIED = 8
 class _Visit(NamedTuple):
     """One point of the simulation."""
 
-    at: ProgramProgress
+    at: Progress
     state: State
 
 
 class Skipper(Clockwork):
     """A clockwork that skips what it has run before; the resulting cycles are the same.
 
-    The state and the upcoming activities decide everything that happens. Whenever a store ends, the relative state is
-    looked up. If it occurred before, the program continues from the latest visit up to which the activities now equal
-    those then, because everything in between would happen as it did then.
+    The state and the upcoming activities decide everything that happens. Whenever COMPUTE has ended a passage, the
+    relative state is looked up. If it occurred before, the program continues from the latest point up to which the
+    activities now equal those then, because everything in between would happen as it did then.
     """
 
     def __init__(self, streams: Streams, geometry: Geometry) -> None:
         super().__init__(streams, geometry)
         self.skipped = 0
-        """Number of skipped instructions."""
+        """Number of skipped passages."""
+        self._most_waiting = 0
         self._visits: list[_Visit] = []
         self._seen: dict[Hashable, list[int]] = {}
 
-    def _end(self, cycle: int, module: int) -> None:
-        super()._end(cycle, module)
-        if module != Module.STORE:
+    def _passed(self, cycle: int, passage: int) -> None:
+        # While the queues fill, no state comes again.
+        waiting = sum(self._waiting)
+        if self._dispatched < self._n and waiting > self._most_waiting:
+            self._most_waiting = waiting
             return
-        at = self.progress(cycle)
+        at = self.progress(cycle, passage + 1)
         here: _Visit | None = _Visit(at, self.state(at))
         while here is not None:
             here = self._skip(here)
 
     def _skip(self, here: _Visit) -> _Visit | None:
         """Skips a known repetition; returns the visit that it leads to, or None if there is none."""
-        loads, n = self.streams.activities[Module.LOAD], here.at.ended[Module.LOAD]
-        # Equal activities are the same object, so their ids identify them.
-        tried = self._seen.setdefault((here.state, *map(id, loads[n : n + _GLANCE])), [])
+        streams, passage, dispatched = self.streams, here.at.passage, here.at.dispatched.passage
+        glance = streams.kinds[passage : passage + _GLANCE], streams.patterns[dispatched : dispatched + _GLANCE]
+        tried = self._seen.setdefault((here.state, *(each.tobytes() for each in glance)), [])
         self._visits.append(here)
-        beyond = (self._beyond(before, here) for before in tried[-_TRIED:])
+        beyond = (_Repetition(self.streams, self._visits, before).end() for before in tried[-_TRIED:])
         there = max(beyond, default=here, key=lambda visit: visit.at.cycle)
         if there is here:
             tried.append(len(self._visits) - 1)
             return None
-        self.skipped += sum(there.at.ended) - sum(here.at.ended)
+        self.skipped += there.at.passage - passage
         self.resume(*there)
         return there
 
-    def _beyond(self, before: int, here: _Visit) -> _Visit:
-        """Returns the visit reached by repeating from here what followed an earlier visit; `here` if none did."""
-        until = self._last_in_common(before, here.at)
-        if until == before:
-            return here
-        return _Visit(_moved(self._visits[until].at, self._visits[before].at, here.at), self._visits[until].state)
 
-    def _last_in_common(self, before: int, here: ProgramProgress) -> int:
-        """Returns the last visit up to which the activities after an earlier visit equal those after `here`."""
-        last = len(self._visits) - 1
-        if not self._follows(before, before + 1, here):
-            return before
-        if self._follows(before, last, here):
-            return last
-        ends = range(before + 2, last)
-        return before + 1 + bisect_left(ends, True, key=lambda until: not self._follows(before, until, here))
+class _Repetition:
+    """What followed an earlier visit and comes again, once or more often, from the last one with the same state on.
 
-    def _follows(self, before: int, until: int, here: ProgramProgress) -> bool:
-        """Returns whether everything examined between two visits comes again after `here`."""
-        (begin, state), (end, end_state) = self._visits[before], self._visits[until]
-        further = here.first - begin.first
-        for activities, a, b, c in zip(self.streams.activities, begin.ended, end.ended, here.ended, strict=True):
-            # A module's next activity is examined too.
-            if activities[a : b + 1] != activities[c : c + b - a + 1]:
-                return False
-        if state.dispatched is None:
-            looked_at = end.first + max(end_state.heads) + 1
-        elif end_state.dispatched is None or end_state.fetched is None:
-            return False
-        else:
-            if end.first + end_state.fetched + further > len(self.streams.modules):
-                return False
-            # The dispatch also examines the module of the next instruction, whose queue must have room.
-            looked_at = end.first + end_state.dispatched + 1
-        modules = self.streams.modules
-        return modules[begin.first : looked_at] == modules[here.first : looked_at + further]
+    Modules that are equally far ahead of both visits come to equal instructions as long as the passages are alike. Any
+    other module has to rest: its next instruction lacks the same tokens as then.
+    """
+
+    def __init__(self, streams: Streams, visits: Sequence[_Visit], number: int) -> None:
+        self._streams, self._visits, self._number = streams, visits, number
+        self._before, self._here = before, here = visits[number], visits[-1]
+        self._by = by = here.at.passage - before.at.passage
+        self._ahead: list[int] = []
+        self._resting: list[int] = []
+        for module, (then, now) in enumerate(zip(before.at.heads, here.at.heads, strict=True)):
+            (self._ahead if now == _moved(then, by) else self._resting).append(module)
+        first = min(before.at.passage, *(before.at.heads[module].passage for module in self._ahead))
+        self._alike_until = _alike_until(streams.kinds, first, by)
+        self._dispatched_until = _alike_until(streams.patterns, before.at.dispatched.passage, by)
+
+    def end(self) -> _Visit:
+        """Returns the last visit that it leads to; the last of all if there is none."""
+        visits, begin = self._visits, self._number + 1
+        if self._times(visits[begin]) < 1:
+            return self._here
+        times = max(0, self._times(self._here)) + 1
+        beyond = bisect_left(visits, True, begin, len(visits) - 1, key=lambda visit: self._times(visit) < times)
+        return self._here if times == 1 and beyond == begin else self._again(visits[beyond - 1], times)
+
+    def _times(self, until: _Visit) -> int:
+        """Returns how many times in a row everything examined between the earlier visit and another comes again."""
+        at, by, streams = until.at, self._by, self._streams
+        for module in self._resting:
+            if at.heads[module] != self._before.at.heads[module] or until.state.running[module]:
+                return 0
+        last = max(at.passage - 1, *(at.heads[module].passage for module in self._ahead))
+        times = (self._alike_until - last - 1) // by + 1
+        if self._before.state.dispatch is None:
+            return times
+        if until.state.dispatch is None:
+            return 0
+        # The dispatch also examines the module of the next instruction, whose queue must have room.
+        times = min(times, (self._dispatched_until - at.dispatched.passage - 1) // by + 1)
+        # The program must not end within what is fetched.
+        within = streams.passage_of(int(streams.firsts[-1]) - sum(until.state.dispatch))
+        return min(times, (within - at.dispatched.passage) // by)
+
+    def _again(self, until: _Visit, times: int) -> _Visit:
+        """Returns what another visit leads to when everything comes again for the given time."""
+        (cycle, passage, heads, dispatched), further = until.at, times * self._by
+        cycle += times * (self._here.at.cycle - self._before.at.cycle)
+        resting = self._here.at.heads
+        heads = tuple(_moved(heads[n], further) if n in self._ahead else resting[n] for n in range(3))
+        if until.state.dispatch is not None:
+            dispatched = _moved(dispatched, further)
+        return _Visit(Progress(cycle, passage + further, heads, dispatched), until.state)
 
 
-def _moved(there: ProgramProgress, before: ProgramProgress, here: ProgramProgress) -> ProgramProgress:
-    """Returns `here` moved by the distance from `before` to `there`."""
-    return ProgramProgress(
-        there.cycle + here.cycle - before.cycle,
-        there.first + here.first - before.first,
-        tuple(a + c - b for a, b, c in zip(there.ended, before.ended, here.ended, strict=True)),
-    )
+def _alike_until(numbers: NDArray[np.int64], begin: int, by: int) -> int:
+    """Returns the first position from `begin` on at which numbers differ from those `by` further on."""
+    differ = numbers[begin:-by] != numbers[begin + by :]
+    return begin + (int(differ.argmax()) if differ.any() else len(differ))
+
+
+def _moved(cursor: Cursor, by: int) -> Cursor:
+    return Cursor(cursor.passage + by, cursor.offset)

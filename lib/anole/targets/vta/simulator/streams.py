@@ -1,19 +1,27 @@
 """A program's instructions, with passages that repeat at other DRAM places stored once, and what each module does.
 
-The modules' streams are made passage by passage, too.
+The modules' streams are made of passages, too.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anole.targets.vta.isa import Instruction, Load, Store
 from anole.targets.vta.simulator.activity import Activities, Activity, Module
+
+PLACES = 4
+"""The DRAM places with which the instructions of a passage move."""
+
+_WINDOW = 64
+"""Number of passages whose modules are joined at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,36 +44,38 @@ class Passage:
             yield number, place, instruction
 
     def moved(self, by: Sequence[int]) -> list[Instruction]:
-        """Returns the instructions with their places moved by these numbers of elements; unmoved if `by` is empty."""
+        """Returns the instructions with their places moved by these numbers of elements."""
         instructions = list(self.instructions)
-        for number, place, instruction in self.movable() if by else ():
+        for number, place, instruction in self.movable():
             instructions[number] = instruction._replace(dram_base=instruction.dram_base + by[place])
         return instructions
 
 
-class Placed(NamedTuple):
-    """A passage, and the distances in elements from the first places to these, if any."""
-
-    passage: Passage
-    by: tuple[int, ...] = ()
-
-
 class Code(Sequence[Instruction]):
-    """The instructions of a program, made of passages; as a sequence, all of their instructions in order."""
+    """The instructions of a program, made of passages; as a sequence, all of their instructions in order.
 
-    def __init__(self, passages: Sequence[Placed]) -> None:
-        self.passages = tuple(passages)
+    Attributes:
+        passages: the passages, each once.
+        order: which of them come one after the other, shape (n,).
+        by: the distances in elements from a passage's first places to these, shape (n, PLACES).
+    """
+
+    def __init__(self, passages: Sequence[Passage], order: NDArray[np.int64], by: NDArray[np.int64]) -> None:
+        self.passages, self.order, self.by = tuple(passages), order, by
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """The number of the first instruction of every passage, and behind the last; shape (n + 1,)."""
+        lengths = np.array([len(passage.instructions) for passage in self.passages])
+        return np.concatenate([[0], np.cumsum(lengths[self.order])])
 
     @cached_property
     def _instructions(self) -> tuple[Instruction, ...]:
-        return tuple(each for placed in self.passages for each in placed.passage.moved(placed.by))
-
-    @cached_property
-    def _length(self) -> int:
-        return sum(len(placed.passage.instructions) for placed in self.passages)
+        placed = zip(self.order.tolist(), self.by.tolist(), strict=True)
+        return tuple(each for number, by in placed for each in self.passages[number].moved(by))
 
     def __len__(self) -> int:
-        return self._length
+        return int(self.firsts[-1])
 
     def __iter__(self) -> Iterator[Instruction]:
         return iter(self._instructions)
@@ -84,57 +94,118 @@ class Code(Sequence[Instruction]):
         return hash(self._instructions)
 
 
-def passages_of(instructions: Sequence[Instruction]) -> tuple[Placed, ...]:
-    """Returns the passages of instructions; a single one if they have no known structure."""
+def code_of(instructions: Sequence[Instruction]) -> Code:
+    """Returns instructions in passages; each ends with a store if they have no known structure."""
     if isinstance(instructions, Code):
-        return instructions.passages
-    return (Placed(Passage(tuple(instructions))),)
+        return instructions
+    stores = [number + 1 for number, each in enumerate(instructions) if isinstance(each, Store)]
+    bounds = [0, *stores, len(instructions)]
+    parts = [tuple(instructions[a:b]) for a, b in itertools.pairwise(bounds) if a < b]
+    numbers = {part: number for number, part in enumerate(dict.fromkeys(parts))}
+    order = np.array([numbers[part] for part in parts], np.int64)
+    return Code([Passage(part) for part in numbers], order, np.zeros((len(parts), PLACES), np.int64))
+
+
+class Part(NamedTuple):
+    """What the modules do in a passage at its place.
+
+    Attributes:
+        activities, numbers: of every module, its activities and the numbers of their instructions in the passage.
+        modules: the module of each instruction; a byte each.
+    """
+
+    activities: tuple[tuple[Activity, ...], ...]
+    numbers: tuple[tuple[int, ...], ...]
+    modules: bytes
 
 
 class Streams:
-    """The activities of a program, by module.
+    """The activities of a program, by passage and module.
 
     Attributes:
-        modules: the module of each instruction; a byte each.
-        activities: for every module, its activities in order.
-        numbers: for every module, the numbers of its instructions in the program.
+        firsts: the number of the first instruction of every passage, and behind the last.
+        kinds: a number for every passage; equal ones have equal activities.
+        patterns: a number for every passage; equal ones have instructions of the same modules in the same order.
     """
 
-    def __init__(self, passages: Sequence[Placed], activities: Activities) -> None:
-        forms: dict[Passage, _Form] = {}
-        modules = []
-        self.activities: tuple[list[Activity], ...] = ([], [], [])
-        for passage, by in passages:
-            form = forms.get(passage)
-            if form is None:
-                form = forms[passage] = _Form(passage, activities)
-            modules.append(form.modules)
-            for stream, part in zip(self.activities, form.parts(by), strict=True):
-                stream += part
-        self.modules = b"".join(modules)
-        whose = np.frombuffer(self.modules, np.uint8)
-        self.numbers: tuple[list[int], ...] = tuple(np.flatnonzero(whose == module).tolist() for module in Module)
+    def __init__(self, code: Code, activities: Activities) -> None:
+        self.firsts, self._parts = code.firsts, list[Part]()
+        joined = code.order
+        for place in range(PLACES):
+            timings = _timings(code, place, activities)
+            joined = joined * (int(timings.max()) + 1) + timings
+        _, first, which = np.unique(joined, return_index=True, return_inverse=True)
+        known: dict[tuple[int, ...], int] = {}
+        kinds = []
+        for passage, by in zip(code.order[first].tolist(), code.by[first].tolist(), strict=True):
+            part = _part(code.passages[passage], by, activities)
+            # Equal activities are the same object, so their ids identify them.
+            kinds.append(known.setdefault(tuple(map(id, part)), len(known)))
+            if len(known) > len(self._parts):
+                self._parts.append(_by_module(part))
+        self.kinds = np.array(kinds)[which]
+        modules = [part.modules for part in self._parts]
+        self.patterns = np.array([modules.index(each) for each in modules])[self.kinds]
+        self._window, self._window_begin = b"", 0
+
+    def part(self, passage: int) -> Part:
+        """Returns the activities of a passage."""
+        return self._parts[int(self.kinds[passage])]
+
+    def modules(self, begin: int, end: int) -> bytes:
+        """Returns the modules of consecutive instructions, a byte each."""
+        a, b = begin - self._window_begin, end - self._window_begin
+        if a < 0 or b > len(self._window):
+            first = self.passage_of(begin)
+            last = max(first + _WINDOW, self.passage_of(end - 1) + 1)
+            self._window_begin = int(self.firsts[first])
+            self._window = b"".join([self._parts[kind].modules for kind in self.kinds[first:last].tolist()])
+            a, b = begin - self._window_begin, end - self._window_begin
+        return self._window[a:b]
+
+    def passage_of(self, number: int) -> int:
+        """Returns the passage of an instruction."""
+        return int(self.firsts.searchsorted(number, "right")) - 1
+
+    def left(self, module: int, passage: int, offset: int) -> int:
+        """Returns how many instructions of a module there are from its position on."""
+        return int(self._counts[-1, module] - self._counts[passage, module]) - offset
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        each = np.array([[part.modules.count(module) for module in Module] for part in self._parts])
+        return np.concatenate([np.zeros((1, len(Module)), np.int64), np.cumsum(each[self.kinds], axis=0)])
 
 
-class _Form:
-    """The activities of a passage at any place; addresses matter only because bursts end at fixed boundaries."""
+def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64]:
+    """Returns a number for every passage; the instructions that move with a place do the same where it is equal.
 
-    def __init__(self, passage: Passage, activities: Activities) -> None:
-        self._passage, self._activities = passage, activities
-        self._here = [activities.of(instruction) for instruction in passage.instructions]
-        self.modules = bytes(activity.module for activity in self._here)
-        self._periods: dict[int, int] = {}
-        for _, place, instruction in passage.movable():
-            self._periods[place] = max(self._periods.get(place, 1), activities.period(instruction))
-        self._known: dict[tuple[int, ...], tuple[list[Activity], ...]] = {}
+    Addresses matter only because bursts end at fixed boundaries.
+    """
+    moving = [[each for _, own, each in passage.movable() if own == place] for passage in code.passages]
+    periods = np.array([max(map(activities.period, each), default=1) for each in moving])
+    longest = int(periods.max())
+    keys = code.order * longest + code.by[:, place] % periods[code.order]
+    known: dict[tuple[int, ...], int] = {}
+    numbers = np.bincount(keys)
+    for key in np.flatnonzero(numbers).tolist():
+        passage, by = divmod(key, longest)
+        timing = (passage, *(id(activities.of(instruction, by)) for instruction in moving[passage]))
+        numbers[key] = known.setdefault(timing, len(known))
+    timings: NDArray[np.int64] = numbers[keys]
+    return timings
 
-    def parts(self, by: tuple[int, ...]) -> tuple[list[Activity], ...]:
-        """Returns the activities of every module for the passage moved by these distances."""
-        key = tuple(by[place] % period for place, period in self._periods.items()) if by else ()
-        parts = self._known.get(key)
-        if parts is None:
-            there = list(self._here)
-            for number, place, instruction in self._passage.movable() if by else ():
-                there[number] = self._activities.of(instruction, by[place])
-            parts = self._known[key] = tuple([each for each in there if each.module == module] for module in Module)
-        return parts
+
+def _part(passage: Passage, by: Sequence[int], activities: Activities) -> list[Activity]:
+    """Returns the activities of a passage moved by these distances."""
+    part = [activities.of(instruction) for instruction in passage.instructions]
+    for number, place, instruction in passage.movable():
+        part[number] = activities.of(instruction, by[place])
+    return part
+
+
+def _by_module(part: Sequence[Activity]) -> Part:
+    """Returns the same activities by module."""
+    modules = bytes([activity.module for activity in part])
+    numbers = tuple(tuple(n for n, own in enumerate(modules) if own == module) for module in Module)
+    return Part(tuple(tuple(part[n] for n in own) for own in numbers), numbers, modules)

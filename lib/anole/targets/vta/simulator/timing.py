@@ -10,7 +10,7 @@ from anole.targets.vta.isa import Finish, Instruction, StreamError
 from anole.targets.vta.simulator.activity import Activities, Module
 from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
-from anole.targets.vta.simulator.streams import Streams, passages_of
+from anole.targets.vta.simulator.streams import Streams, code_of
 
 _COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32))
 """The blocks of which cycles of the generated hardware are known, on VTA's own bus."""
@@ -47,8 +47,10 @@ def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
     streams = _streams(program, geometry)
     recorder = _Recorder(streams, geometry)
     cycles = recorder.run()
-    read = [each.bursts for stream in streams.activities for each in stream if each.client]
-    written = [each.bursts for each in streams.activities[Module.STORE]]
+    parts = [streams.part(passage) for passage in range(len(streams.kinds))]
+    whole = [each for part in parts for stream in part.activities for each in stream]
+    read = [each.bursts for each in whole if each.client]
+    written = [each.bursts for each in whole if each.module == Module.STORE]
     return Timeline(
         cycles,
         tuple(recorder.start),
@@ -64,10 +66,10 @@ def cycles_of(program: Sequence[Instruction], geometry: Geometry) -> int:
 
 
 def _streams(program: Sequence[Instruction], geometry: Geometry) -> Streams:
-    passages = passages_of(program)
-    if not program or not isinstance(passages[-1].passage.instructions[-1], Finish):
+    code = code_of(program)
+    if not program or not isinstance(code.passages[code.order[-1]].instructions[-1], Finish):
         raise StreamError("the program does not end with FINISH")
-    return Streams(passages, Activities(geometry))
+    return Streams(code, Activities(geometry))
 
 
 class _Recorder(Clockwork):
@@ -75,9 +77,9 @@ class _Recorder(Clockwork):
 
     def __init__(self, streams: Streams, geometry: Geometry) -> None:
         super().__init__(streams, geometry)
-        self.start, self.end = ([0] * len(streams.modules) for _ in range(2))
+        self.start, self.end = ([0] * int(streams.firsts[-1]) for _ in range(2))
 
     def _end(self, cycle: int, module: int) -> None:
-        number = self.streams.numbers[module][self._ended[module]]
+        number = self._number(module)
         self.start[number], self.end[number] = self._started[module], cycle
         super()._end(cycle, module)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,16 +81,16 @@ class _Loop:
 
 
 class _Place(NamedTuple):
-    """A tile of outputs, identified by its number along each axis."""
+    """A tile of outputs, identified by its number along each axis; or many of them."""
 
-    batch: int
-    row: int
-    channel: int
-    column: int
+    batch: Any
+    row: Any
+    channel: Any
+    column: Any
 
 
 class _At(NamedTuple):
-    """The DRAM position of a tile, in elements from the beginning of each buffer.
+    """The DRAM position of a tile, in elements from the beginning of each buffer; or the positions of many.
 
     Attributes:
         data: its first input, counted as if the border were stored.
@@ -99,10 +98,10 @@ class _At(NamedTuple):
         out: its first output; also that of the residual.
     """
 
-    data: int
-    weight: int
-    bias: int
-    out: int
+    data: Any
+    weight: Any
+    bias: Any
+    out: Any
 
 
 _DATA, _WEIGHT, _BIAS, _OUT = range(4)
@@ -212,32 +211,59 @@ class _Lowering:
         threads = [(h, co) for h in range(s.h_threads) for co in range(s.oc_threads)]
         for _ in threads:
             writer.signal(_STORE, _COMPUTE)
-        tiles = (range(self.blocks_n), range(self.tiles_h // s.h_threads), range(self.tiles_co // s.oc_threads))
-        for b, i0, co0, j in itertools.product(*tiles, range(self.tiles_w)):
-            places = [_Place(b, i0 * s.h_threads + h, co0 * s.oc_threads + co, j) for h, co in threads]
-            # Beside their position, the instructions of tiles can differ only in their borders.
-            borders = tuple((self.border_rows[place.row], self.border_columns[place.column]) for place in places)
-            writer.passage(borders, self._at(places[0]), partial(self._tiles, places))
+        self._write_tiles(threads)
         for _ in threads:
             writer.wait(_COMPUTE, _STORE)
         return writer.finish()
 
-    def _tiles(self, places: Sequence[_Place]) -> None:
+    def _write_tiles(self, threads: Sequence[tuple[int, int]]) -> None:
+        """Computes all tiles, one in every context at a time."""
+        s = self.s
+        tiles = (self.blocks_n, self.tiles_h // s.h_threads, self.tiles_co // s.oc_threads, self.tiles_w)
+        b, i0, co0, j = np.indices(tiles).reshape(4, -1)
+        first = _Place(b, i0 * s.h_threads, co0 * s.oc_threads, j)
+        # Beside their position, the instructions of tiles can differ only in their borders.
+        rows = [tuple(self.border_rows[row : row + s.h_threads]) for row in range(0, self.tiles_h, s.h_threads)]
+        names = [("tile", rows[i], self.border_columns[k]) for i, k in zip(i0.tolist(), j.tolist(), strict=True)]
+
+        def write(number: int) -> None:
+            batch, row, channel, column = (int(axis[number]) for axis in first)
+            self._tiles([_Place(batch, row + h, channel + co, column) for h, co in threads], names[number][1:])
+
+        self.writer.passages(names, np.stack(self._at(first), axis=-1), write)
+
+    def _tiles(self, places: Sequence[_Place], borders: tuple[object, ...]) -> None:
         """Computes one tile in every context."""
         writer = self.writer
+        at = np.array([self._at(places[0])])
+        writer.passages(["begin"], at, lambda _: self._reset(places))
+        taps = self.w.kernel[0] * self.w.kernel[1]
+        step = np.array([self.w.height * self.w.width, taps, 0, 0]) * self.s.tile_ci
+        steps = at + np.arange(self.tiles_ci)[:, None] * step
+        writer.passages([("step", *borders)] * self.tiles_ci, steps, partial(self._reduce, places))
+        writer.passages(["end"], at, lambda _: self._leave(places))
+
+    def _reset(self, places: Sequence[_Place]) -> None:
+        """Sets the outputs of a tile in every context to zero."""
         for context in range(len(places)):
-            writer.wait(_COMPUTE, _STORE)
+            self.writer.wait(_COMPUTE, _STORE)
             self._gemm(context, reset=True)
-            writer.signal(_COMPUTE, _LOAD)
-        for k in range(self.tiles_ci):
-            for context, place in enumerate(places):
-                writer.wait(_LOAD, _COMPUTE)
-                self._load(context, place, k)
-                writer.signal(_LOAD, _COMPUTE)
-            for context in range(len(places)):
-                writer.wait(_COMPUTE, _LOAD)
-                self._gemm(context, reset=False)
-                writer.signal(_COMPUTE, _LOAD)
+            self.writer.signal(_COMPUTE, _LOAD)
+
+    def _reduce(self, places: Sequence[_Place], k: int) -> None:
+        """Computes one step of the reduction in every context."""
+        for context, place in enumerate(places):
+            self.writer.wait(_LOAD, _COMPUTE)
+            self._load(context, place, k)
+            self.writer.signal(_LOAD, _COMPUTE)
+        for context in range(len(places)):
+            self.writer.wait(_COMPUTE, _LOAD)
+            self._gemm(context, reset=False)
+            self.writer.signal(_COMPUTE, _LOAD)
+
+    def _leave(self, places: Sequence[_Place]) -> None:
+        """Computes the epilogue of a tile in every context, and stores it."""
+        writer = self.writer
         for _ in places:
             writer.wait(_LOAD, _COMPUTE)
         for context, place in enumerate(places):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from anole.errors import ConfigError
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 from anole.targets.vta.isa import FREE, Dependence, Finish, Instruction, Load, Store, Uop
 from anole.targets.vta.simulator.activity import Module, module_of
-from anole.targets.vta.simulator.streams import Code, Passage, Placed
+from anole.targets.vta.simulator.streams import PLACES, Code, Passage
 
 _PAGE_BYTES = 4096
 _FIRST_ADDRESS = 0x100000
@@ -35,11 +37,13 @@ class Program:
     regions: Mapping[str, Region]
 
 
-class _Written(NamedTuple):
-    """A passage, the places at which it was written, and the tokens that modules wait for after it."""
+@dataclass(frozen=True)
+class _Written:
+    """Passages that were written one after the other, at some places, and the tokens that modules wait for then."""
 
-    passage: Passage
-    places: tuple[int, ...]
+    order: NDArray[np.int64]
+    by: NDArray[np.int64]
+    places: NDArray[np.int64]
     waits: tuple[Dependence, ...]
 
 
@@ -52,7 +56,11 @@ class ProgramWriter:
 
     def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
         self.geometry = geometry
-        self._passages: list[Placed] = []
+        self._passages: list[Passage] = []
+        # What is closed so far, in pieces of which the first ones can no longer be reopened.
+        self._order: list[NDArray[np.int64]] = []
+        self._by: list[NDArray[np.int64]] = []
+        self._unchanged = 0
         self._written: dict[Hashable, _Written] = {}
         self._open: list[Instruction] = []
         self._located: list[tuple[int, int]] = []
@@ -65,38 +73,65 @@ class ProgramWriter:
         self._uops: list[Uop] = []
         self._cached: dict[Hashable, int] = {}
         self._cache_end = 0
-        self._waits = [FREE] * len(Module)
+        self._waits = (FREE,) * len(Module)
 
     def base(self, name: str, memory: Memory) -> int:
         """Returns the address of a buffer in elements of a memory."""
         return self.regions[name].address // self.geometry.element_bytes(memory)
 
-    def passage(self, name: Hashable, places: tuple[int, ...], write: Callable[[], None]) -> None:
-        """Writes a passage with `write`, or repeats an earlier passage of this name at other places.
+    def passages(self, names: Sequence[Hashable], places: NDArray[np.int64], write: Callable[[int], None]) -> None:
+        """Writes passages with `write`, given their numbers, or repeats earlier ones of these names at other places.
 
-        Passages of one name differ only in their DRAM places, which are in elements from any origin; `add` assigns
-        instructions to places.
+        Passages of one name differ only in their DRAM places, shape (n, PLACES), which are in elements from any origin;
+        `add` assigns instructions to places. A passage may consist of others.
         """
         if self._open:
             self._close()
-        situation = (name, tuple(self._waits), len(self._uops))
-        again = self._written.get(situation)
-        if again is not None:
-            self._passages.append(Placed(again.passage, tuple(map(int.__sub__, places, again.places))))
-            self._waits = list(again.waits)
-            return
-        n_before = len(self._passages)
-        write()
-        # A passage that loads micro-operations, or changes earlier instructions, cannot be repeated.
-        if len(self._uops) == situation[-1] and len(self._passages) == n_before:
-            self._written[situation] = _Written(self._close(), places, tuple(self._waits))
+        again: list[_Written] = []
+        for number, name in enumerate(names):
+            situation = (name, self._waits, len(self._uops))
+            known = self._written.get(situation)
+            if known is not None:
+                again.append(known)
+                self._waits = known.waits
+                continue
+            self._repeat(again, places[number - len(again) : number])
+            again = []
+            n_before, outer = len(self._order), self._unchanged
+            self._unchanged = n_before
+            write(number)
+            if self._open:
+                self._close()
+            # A passage that loads micro-operations, or changes earlier instructions, cannot be repeated.
+            if len(self._uops) == situation[-1] and self._unchanged == n_before:
+                order, by = (np.concatenate(pieces[n_before:]) for pieces in (self._order, self._by))
+                self._written[situation] = _Written(order, by, places[number], self._waits)
+            self._unchanged = min(outer, self._unchanged)
+        self._repeat(again, places[len(places) - len(again) :])
 
-    def _close(self) -> Passage:
+    def _repeat(self, again: Sequence[_Written], places: NDArray[np.int64]) -> None:
+        """Repeats what was written, at other places."""
+        if again:
+            further = places - np.array([known.places for known in again])
+            self._order.append(np.concatenate([known.order for known in again]))
+            lengths = [len(known.order) for known in again]
+            self._by.append(np.concatenate([known.by for known in again]) + np.repeat(further, lengths, axis=0))
+
+    def _close(self) -> None:
         """Ends the open passage."""
-        passage = Passage(tuple(self._open), tuple(self._located))
-        self._passages.append(Placed(passage))
+        self._order.append(np.array([len(self._passages)]))
+        self._by.append(np.zeros((1, PLACES), np.int64))
+        self._passages.append(Passage(tuple(self._open), tuple(self._located)))
         self._open, self._located = [], []
-        return passage
+
+    def _reopen(self) -> None:
+        """Opens the last passage again."""
+        order, by = self._order.pop(), self._by.pop()
+        self._order.append(order[:-1])
+        self._by.append(by[:-1])
+        self._unchanged = min(self._unchanged, len(self._order) - 1)
+        passage = self._passages[order[-1]]
+        self._open, self._located = passage.moved(by[-1].tolist()), list(passage.located)
 
     def add(self, instruction: Instruction, place: int | None = None) -> None:
         """Appends an instruction, which pops the tokens that its module waits for.
@@ -106,7 +141,7 @@ class ProgramWriter:
         module = module_of(instruction)
         if self._waits[module] is not FREE:
             instruction = instruction._replace(dependence=self._waits[module])
-            self._waits[module] = FREE
+            self._wait(module, FREE)
         if place is not None:
             self._located.append((len(self._open), place))
         self._open.append(instruction)
@@ -116,16 +151,17 @@ class ProgramWriter:
         flag = "pop_prev" if of < module else "pop_next"
         if getattr(self._waits[module], flag):
             self._commit(module)
-        self._waits[module] = self._waits[module]._replace(**{flag: True})
+        self._wait(module, self._waits[module]._replace(**{flag: True}))
+
+    def _wait(self, module: Module, tokens: Dependence) -> None:
+        self._waits = (*self._waits[:module], tokens, *self._waits[module + 1 :])
 
     def signal(self, module: Module, to: Module) -> None:
         """Makes a module's last instruction leave a token for a neighbour."""
         self._commit(module)
         flag = "push_next" if module < to else "push_prev"
-        if not self._open and self._passages:
-            # The last passage is opened again, and can then no longer be moved.
-            passage, by = self._passages.pop()
-            self._open = passage.moved(by)
+        if not self._open and self._order:
+            self._reopen()
         last = self._open[-1] if self._open else None
         if last is None or module_of(last) != module or _is_noop(last) or getattr(last.dependence, flag):
             last = _noop(module)
@@ -163,7 +199,7 @@ class ProgramWriter:
         self._commit(Module.COMPUTE)
         self._open.append(Finish())
         self._close()
-        code = Code(self._passages)
+        code = Code(self._passages, np.concatenate(self._order), np.concatenate(self._by))
         if len(code) > _MOST_INSTRUCTIONS:
             raise ConfigError(f"stream of {len(code)} instructions; {_MOST_INSTRUCTIONS} fit")
         uop_bytes = self.geometry.element_bytes(Memory.UOP) * len(self._uops)
