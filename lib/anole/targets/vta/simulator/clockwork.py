@@ -152,12 +152,10 @@ class Clockwork:
         end = cycle + len(given)
         self._run_first, self._run_cycle, self._run_end = begin, cycle, end
         self._dispatched = begin + len(given)
-        if given == fetched:
+        if len(given) == len(fetched):
             self._fetch(end)
-        elif given:
-            due[_DISPATCH] = end
         else:
-            self._stalled_by = fetched[0]
+            self._stalled_by = fetched[len(given)]
 
     def _fitting(self, modules: bytes) -> int:
         """Returns how many of the next instructions, given by their modules, fit the queues."""
@@ -172,11 +170,12 @@ class Clockwork:
 
     def _head(self, module: int) -> Activity:
         """Returns the first activity of a module's queue, which is not empty."""
-        while self._offsets[module] == len(self._activities[module]):
-            self._offsets[module] = 0
-            self._passages[module] += 1
-            self._activities[module] = self.streams.part(self._passages[module]).activities[module]
-        return self._activities[module][self._offsets[module]]
+        activities, offset = self._activities[module], self._offsets[module]
+        while offset == len(activities):
+            offset = self._offsets[module] = 0
+            self._passages[module] = passage = self._passages[module] + 1
+            activities = self._activities[module] = self.streams.part(passage).activities[module]
+        return activities[offset]
 
     def _number(self, module: int) -> int:
         """Returns the number in the program of the first instruction of a module's queue."""
@@ -186,10 +185,10 @@ class Clockwork:
 
     def _test(self, cycle: int, module: int) -> None:
         """Starts the first instruction of a module's queue if its tokens are present."""
-        due = self._due
+        due, tokens = self._due, self._tokens
         if due[_ENDED + module] < NEVER or not self._waiting[module]:
             return
-        activity, tokens = self._head(module), self._tokens
+        activity = self._head(module)
         if cycle < self._run_end:
             testable = self._run_cycle + 1 + self._number(module) - self._run_first
             if testable > cycle:
@@ -220,18 +219,23 @@ class Clockwork:
 
     def _end(self, cycle: int, module: int) -> None:
         """Ends a module's instruction and hands out its tokens."""
-        activity = self._head(module)
-        self._due[_ENDED + module] = NEVER
+        due, activity = self._due, self._head(module)
+        due[_ENDED + module] = NEVER
         self._waiting[module] -= 1
         self._offsets[module] += 1
         passed = self._passages[module] if self._offsets[module] == len(self._activities[module]) else None
         if self._stalled_by == module:
             self._stalled_by = None
-            self._due[_DISPATCH] = cycle
-        self._test(cycle, module)
+            due[_DISPATCH] = max(cycle, self._run_end)
+        if self._waiting[module]:
+            self._test(cycle, module)
+        tokens = self._tokens
         for token in activity.pushes:
-            self._tokens[token] = min(_MOST_TOKENS, self._tokens[token] + 1)
-            self._test(cycle, _RECEIVER[token])
+            if tokens[token] < _MOST_TOKENS:
+                tokens[token] += 1
+            receiver = _RECEIVER[token]
+            if due[_ENDED + receiver] == NEVER:
+                self._test(cycle, receiver)
         if passed is not None and module == _COMPUTE:
             self._passed(cycle, passed)
 

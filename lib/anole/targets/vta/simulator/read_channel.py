@@ -122,8 +122,8 @@ class ReadChannel:
         self._plan(self._reads, cycle)
         requests = self._requests
         while requests and requests[-1][0] >= cycle:
-            _, _, _, read, read.ready = requests.pop()
-            read.next -= 1
+            _, _, _, read, ready = requests.pop()
+            read.ready, read.next = ready, read.next - 1
             read.left += read.bursts[read.next]
 
     def _plan(self, reads: Sequence[Read], until: int | None = None) -> None:
