@@ -244,8 +244,8 @@ class Clockwork:
 
     def progress(self, cycle: int, passage: int) -> Progress:
         """Returns the program's progress in a cycle, relative to a passage."""
-        for module in range(3):
-            if self._waiting[module]:
+        for module, waiting in enumerate(self._waiting):
+            if waiting:
                 self._head(module)
         dispatching = self.streams.passage_of(self._dispatched)
         return Progress(

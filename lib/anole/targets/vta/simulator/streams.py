@@ -135,10 +135,13 @@ class Streams:
             timings = _timings(code, place, activities)
             joined = joined * (int(timings.max()) + 1) + timings
         _, first, which = np.unique(joined, return_index=True, return_inverse=True)
+        here = [[activities.of(instruction) for instruction in passage.instructions] for passage in code.passages]
         known: dict[tuple[int, ...], int] = {}
         kinds = []
         for passage, by in zip(code.order[first].tolist(), code.by[first].tolist(), strict=True):
-            part = _part(code.passages[passage], by, activities)
+            part = here[passage].copy()
+            for number, place, instruction in code.passages[passage].movable():
+                part[number] = activities.of(instruction, by[place])
             # Equal activities are the same object, so their ids identify them.
             kinds.append(known.setdefault(tuple(map(id, part)), len(known)))
             if len(known) > len(self._parts):
@@ -196,16 +199,8 @@ def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64
     return timings
 
 
-def _part(passage: Passage, by: Sequence[int], activities: Activities) -> list[Activity]:
-    """Returns the activities of a passage moved by these distances."""
-    part = [activities.of(instruction) for instruction in passage.instructions]
-    for number, place, instruction in passage.movable():
-        part[number] = activities.of(instruction, by[place])
-    return part
-
-
 def _by_module(part: Sequence[Activity]) -> Part:
     """Returns the same activities by module."""
     modules = bytes([activity.module for activity in part])
-    numbers = tuple(tuple(n for n, own in enumerate(modules) if own == module) for module in Module)
-    return Part(tuple(tuple(part[n] for n in own) for own in numbers), numbers, modules)
+    numbers = tuple([tuple([n for n, own in enumerate(modules) if own == module]) for module in range(3)])
+    return Part(tuple([tuple([part[n] for n in own]) for own in numbers]), numbers, modules)
