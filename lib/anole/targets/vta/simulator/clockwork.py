@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole.targets.vta.isa import StreamError
@@ -35,11 +35,8 @@ _FETCHED, _ENDED, _DISPATCH, _TEST = 0, 1, 4, 5
 _EVENTS = 8
 
 
-class Cursor(NamedTuple):
-    """A position in a program: a passage, and how many instructions of the one who asks come before, within it."""
-
-    passage: int
-    offset: int
+Cursor: TypeAlias = tuple[int, int]
+"""A position in a program: a passage, and how many instructions of the one who asks come before, within it."""
 
 
 class Progress(NamedTuple):
@@ -247,29 +244,29 @@ class Clockwork:
         for module, waiting in enumerate(self._waiting):
             if waiting:
                 self._head(module)
+        heads = tuple(zip(self._passages, self._offsets, strict=True))
         dispatching = self.streams.passage_of(self._dispatched)
-        return Progress(
-            *(cycle, passage, tuple(map(Cursor, self._passages, self._offsets))),
-            Cursor(dispatching, self._dispatched - int(self.streams.firsts[dispatching])),
-        )
+        within = self._dispatched - int(self.streams.firsts[dispatching])
+        return Progress(cycle, passage, heads, (dispatching, within))
 
     def state(self, at: Progress) -> State:
         """Returns the state that decides everything from here on."""
-        cycle, passage, heads, dispatched = at
-        due, waiting, is_whole = self._due, self._waiting, self._dispatched == self._n
-        run = (self._run_cycle - cycle, self.streams.modules(self._run_first, self._dispatched))
+        cycle, passage, heads, (_, dispatched) = at
+        due, is_whole, is_over = self._due, self._dispatched == self._n, self._run_end <= cycle
+        running: list[tuple[int, int, int] | None] = [None] * 3
+        pops: list[tuple[int, ...] | None] = [None] * 3
+        for module, waiting in enumerate(self._waiting):
+            if due[_ENDED + module] < NEVER:
+                running[module] = (self._started[module] - cycle, heads[module][0] - passage, heads[module][1])
+            elif waiting:
+                pops[module] = self._head(module).pops
         return State(
             tuple([each - cycle if each < NEVER else NEVER for each in due]),
-            tuple(
-                [
-                    (started - cycle, head.passage - passage, head.offset) if end < NEVER else None
-                    for started, head, end in zip(self._started, heads, due[_ENDED:_DISPATCH], strict=True)
-                ]
-            ),
-            tuple([self._head(module).pops if waiting[module] else None for module in range(3)]),
-            None if is_whole and self._run_end <= cycle else tuple(waiting),
-            None if is_whole else (dispatched.offset, self._fetched - self._dispatched),
-            run if self._run_end > cycle else None,
+            tuple(running),
+            tuple(pops),
+            None if is_whole and is_over else tuple(self._waiting),
+            None if is_whole else (dispatched, self._fetched - self._dispatched),
+            None if is_over else (self._run_cycle - cycle, self.streams.modules(self._run_first, self._dispatched)),
             self._stalled_by,
             tuple(self._tokens),
             self._channel.state(cycle + _FETCH_REQUEST),
@@ -283,12 +280,12 @@ class Clockwork:
         self._tokens[:] = state.tokens
         for module, (head, running) in enumerate(zip(heads, state.running, strict=True)):
             self._passages[module], self._offsets[module] = head
-            self._activities[module] = streams.part(head.passage).activities[module]
+            self._activities[module] = streams.part(head[0]).activities[module]
             if running is not None:
                 self._started[module] = running[0] + cycle
         self._dispatched = self._fetched = self._n
         if state.dispatch is not None:
-            self._dispatched = int(streams.firsts[dispatched.passage]) + dispatched.offset
+            self._dispatched = int(streams.firsts[dispatched[0]]) + dispatched[1]
             self._fetched = self._dispatched + state.dispatch[1]
         self._waiting[:] = state.waiting or [streams.left(module, *head) for module, head in enumerate(heads)]
         run_cycle, run = state.run or (0, b"")

@@ -16,7 +16,7 @@ from anole.targets.vta.simulator.streams import Streams
 _GLANCE = 2
 """Number of upcoming passages that are compared to find earlier visits that may have continued alike."""
 
-_TRIED = 8
+_TRIED = 2
 """The most such earlier visits that are tried."""
 
 
@@ -56,7 +56,7 @@ class Skipper(Clockwork):
 
     def _skip(self, here: _Visit) -> _Visit | None:
         """Skips a known repetition; returns the visit that it leads to, or None if there is none."""
-        streams, passage, dispatched = self.streams, here.at.passage, here.at.dispatched.passage
+        streams, passage, dispatched = self.streams, here.at.passage, here.at.dispatched[0]
         glance = streams.kinds[passage : passage + _GLANCE], streams.patterns[dispatched : dispatched + _GLANCE]
         tried = self._seen.setdefault((here.state, *(each.tobytes() for each in glance)), [])
         self._visits.append(here)
@@ -74,7 +74,8 @@ class _Repetition:
     """What followed an earlier visit and comes again, once or more often, from the last one with the same state on.
 
     Modules that are equally far ahead of both visits come to equal instructions as long as the passages are alike. Any
-    other module has to rest: its next instruction lacks the same tokens as then.
+    other module has to rest: its next instruction lacks the same tokens as then. The dispatch must be equally far
+    ahead, until all is dispatched.
     """
 
     def __init__(self, streams: Streams, visits: Sequence[_Visit], number: int) -> None:
@@ -85,9 +86,10 @@ class _Repetition:
         self._resting: list[int] = []
         for module, (then, now) in enumerate(zip(before.at.heads, here.at.heads, strict=True)):
             (self._ahead if now == _moved(then, by) else self._resting).append(module)
-        first = min(before.at.passage, *(before.at.heads[module].passage for module in self._ahead))
-        self._alike_until = _alike_until(streams.kinds, first, by)
-        self._dispatched_until = _alike_until(streams.patterns, before.at.dispatched.passage, by)
+        first = min([before.at.passage, *[before.at.heads[module][0] for module in self._ahead]])
+        self._alike_until, self._dispatched_until = _alike_until(streams.kinds, first, by), 0
+        if here.at.dispatched == _moved(before.at.dispatched, by):
+            self._dispatched_until = _alike_until(streams.patterns, before.at.dispatched[0], by)
 
     def end(self) -> _Visit:
         """Returns the last visit that it leads to; the last of all if there is none."""
@@ -104,17 +106,17 @@ class _Repetition:
         for module in self._resting:
             if at.heads[module] != self._before.at.heads[module] or until.state.running[module]:
                 return 0
-        last = max(at.passage - 1, *(at.heads[module].passage for module in self._ahead))
+        last = max([at.passage - 1, *[at.heads[module][0] for module in self._ahead]])
         times = (self._alike_until - last - 1) // by + 1
         if self._before.state.dispatch is None:
             return times
         if until.state.dispatch is None:
             return 0
         # The dispatch also examines the module of the next instruction, whose queue must have room.
-        times = min(times, (self._dispatched_until - at.dispatched.passage - 1) // by + 1)
+        times = min(times, (self._dispatched_until - at.dispatched[0] - 1) // by + 1)
         # The program must not end within what is fetched.
         within = streams.passage_of(int(streams.firsts[-1]) - sum(until.state.dispatch))
-        return min(times, (within - at.dispatched.passage) // by)
+        return min(times, (within - at.dispatched[0]) // by)
 
     def _again(self, until: _Visit, times: int) -> _Visit:
         """Returns what another visit leads to when everything comes again for the given time."""
@@ -134,4 +136,4 @@ def _alike_until(numbers: NDArray[np.int64], begin: int, by: int) -> int:
 
 
 def _moved(cursor: Cursor, by: int) -> Cursor:
-    return Cursor(cursor.passage + by, cursor.offset)
+    return cursor[0] + by, cursor[1]
