@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from anole.targets.vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 from anole.targets.vta.isa import Alu, Gemm, Instruction, Load, Store
-from anole.targets.vta.simulator.streams import passages_of
+from anole.targets.vta.simulator.streams import code_of
 from anole.targets.vta.templates.program import Program
 
 READS = tuple(f"{memory.name.lower()}_reads" for memory in Memory)
@@ -25,10 +25,9 @@ and the operations of the ALU. DRAM's bits are those of tiles, without what burs
 
 def accesses_of(program: Program) -> NDArray[np.int64]:
     """Returns how often a program does each of `COUNTED`, shape (n_counted,)."""
-    passages = passages_of(program.instructions)
-    times = Counter(placed.passage for placed in passages)
+    code = code_of(program.instructions)
     total: Counter[str] = Counter()
-    for passage, n_times in times.items():
+    for passage, n_times in zip(code.passages, np.bincount(code.order).tolist(), strict=True):
         for instruction, n_equal in Counter(map(_without_place, passage.instructions)).items():
             for what, count in _accesses(instruction, program.geometry).items():
                 total[what] += n_times * n_equal * count
