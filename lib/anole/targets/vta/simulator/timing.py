@@ -12,7 +12,7 @@ from anole.targets.vta.simulator.clockwork import Clockwork
 from anole.targets.vta.simulator.repeats import Skipper
 from anole.targets.vta.simulator.streams import Streams, code_of
 
-_COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32))
+_COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32), (1, 16, 32), (1, 16, 64), (1, 32, 64))
 """The blocks of which cycles of the generated hardware are known, on VTA's own bus."""
 
 
