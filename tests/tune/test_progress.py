@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,11 +96,12 @@ DONE = "dense: 8/8, best 24.0 GFLOP/s, 0 failed"
         pytest.param([(8, 24.0, 0)], [DONE], id="done before"),
         pytest.param([(0, 0.0, 0), (0, 0.0, 0), (2, 0.0, 2)], ["dense: 0/8", "dense: 2/8, 2 failed"], id="failures"),
         pytest.param([(0, 0.0, 0), None], ["dense: 0/8"], id="failed before its first trial"),
+        pytest.param([(0, 0.0, 0, inf), (2, 0.0, 2, 2)], ["dense: 0/8", "dense: 2/2, 2 failed"], id="few programs"),
         pytest.param([], [], id="nothing"),
     ],
 )
 def test_a_line_at_the_start_and_one_at_the_end_say_what_is_known(
-    caplog: pytest.LogCaptureFixture, clock: Clock, updates: list[tuple[int, float, int] | None], lines: list[str]
+    caplog: pytest.LogCaptureFixture, clock: Clock, updates: list[tuple[Any, ...] | None], lines: list[str]
 ) -> None:
     with suppress(KeyboardInterrupt), Progress("dense", 8) as progress:
         for update in updates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -230,6 +231,11 @@ class Space(Encoding):
     def enumerate(self) -> None:
         """Finds all valid indices, so that from then on the space counts as one that can be enumerated."""
         _ = self.every_valid_index
+
+    @property
+    def n_programs(self) -> float:
+        """How many programs it has; infinity as long as they are not enumerated."""
+        return math.inf if self._all_obeying is None else len(self._distinct[0])
 
     def outcomes(self, vectors: Vectors) -> NDArray[np.int64]:
         """Returns what tells the programs of index vectors apart, none below 0, shape (n, n_figures)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -138,6 +139,11 @@ class TaskTuning:
     def done(self) -> bool:
         """Whether no further trials are useful."""
         return self._is_complete or (self._search is not None and self._search.done)
+
+    @property
+    def n_programs(self) -> float:
+        """Number of programs of a space whose search has listed them all; infinity for others."""
+        return math.inf if self._search is None else self._search.subject.space.n_programs
 
     @property
     def expected_saving_s(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from datetime import timedelta
+from math import inf
 from typing import Self
 
 from rich.console import Console
@@ -44,9 +45,10 @@ class Progress:
         self._logged_done: int | None = None
         self._began_at_s, self._logged_at_s = time.monotonic(), float("-inf")
 
-    def update(self, done: int, best_gflops: float, failures: int) -> None:
-        """Shows the current state."""
-        self._bar.update(self._task, completed=done, best=best_gflops, failures=failures)
+    def update(self, done: int, best_gflops: float, failures: int, most: float = inf) -> None:
+        """Shows the current state, of which at most so many trials can come."""
+        self.total = int(min(self.total, most))
+        self._bar.update(self._task, total=self.total, completed=done, best=best_gflops, failures=failures)
         self._is_known = True
         now_s = time.monotonic()
         due_s = self._logged_at_s + max(_LOG_EVERY_S, _LOG_EVERY_SHARE * (now_s - self._began_at_s))

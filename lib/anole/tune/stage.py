@@ -124,10 +124,11 @@ def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | N
     return None if target.place is Place.SIMULATOR else stack.enter_context(site_of(target, remote))
 
 
-def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int]:
-    """Returns the number of trials, the overall speed in GFLOP/s (0 before a success) and the number of failures."""
+def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int, float]:
+    """Returns the trials, the overall speed in GFLOP/s (0 before a success), the failures, and the most trials."""
     flop = sum(tuning.weight * tuning.task.workload.flop for tuning in tunings)
     latency_s = sum(tuning.latency_s for tuning in tunings)
     trials, failures = sum(tuning.n_trials for tuning in tunings), sum(tuning.n_failures for tuning in tunings)
     has_worked = any(tuning.best_gflops for tuning in tunings)
-    return trials, flop / latency_s / 1e9 if has_worked else 0.0, failures
+    most = sum(tuning.n_programs for tuning in tunings)
+    return trials, flop / latency_s / 1e9 if has_worked else 0.0, failures, most
