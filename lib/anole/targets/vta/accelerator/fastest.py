@@ -12,6 +12,7 @@ from anole.errors import StoreError
 from anole.record import Trial
 from anole.space.space import Columns
 from anole.targets.vta.accelerator.accesses import accesses_of
+from anole.targets.vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.targets.vta.templates.conv2d import lower_conv2d
@@ -28,10 +29,10 @@ class Fastest:
     accesses: NDArray[np.int64]
 
 
-def fastest_programs(task: Task, trials: Sequence[Trial]) -> dict[Geometry, Fastest]:
+def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = TYPICAL_NM) -> dict[Geometry, Fastest]:
     """Returns the fastest program of a layer on every accelerator that runs it.
 
-    Of programs that take equally long, it is the one that the space has first.
+    Of programs that take equally long, it is the one that needs the least energy.
 
     Raises:
         StoreError: some program was not simulated.
@@ -42,13 +43,20 @@ def fastest_programs(task: Task, trials: Sequence[Trial]) -> dict[Geometry, Fast
     latencies_s = _latencies_s(identities, space.identities(space.vectors_of([each.config for each in trials])), trials)
     if missing := len(np.unique(identities[np.isnan(latencies_s)])):
         raise StoreError(f"{task.label}: {counted(missing, 'program')} not simulated yet")
-    found, counts = {}, dict[int, NDArray[np.int64]]()
-    for row in _fastest_rows(space.columns(vectors), latencies_s):
-        design = design_of(workload, target.geometry, space.config(vectors[row]))
+    counts: dict[int, NDArray[np.int64]] = {}
+
+    def accesses(row: int) -> NDArray[np.int64]:
         if (identity := int(identities[row])) not in counts:
-            program = lower_conv2d(whole_blocks(workload, design.geometry), design.schedule, design.geometry, EPILOGUE)
-            counts[identity] = accesses_of(program)
-        found[design.geometry] = Fastest(round(latencies_s[row] * target.frequency_hz), counts[identity])
+            design = design_of(workload, target.geometry, space.config(vectors[row]))
+            whole = whole_blocks(workload, design.geometry)
+            counts[identity] = accesses_of(lower_conv2d(whole, design.schedule, design.geometry, EPILOGUE))
+        return counts[identity]
+
+    found = {}
+    for rows in _fastest_rows(space.columns(vectors), latencies_s):
+        geometry = target.geometry_of(space.config(vectors[rows[0]]))
+        energies, cycles = unit_energies(geometry, technology_nm), round(latencies_s[rows[0]] * target.frequency_hz)
+        found[geometry] = Fastest(cycles, min(map(accesses, rows), key=lambda each: energies.of(each, 0.0)))
     return found
 
 
@@ -64,11 +72,12 @@ def _latencies_s(
     return np.where(tried[found] == identities, latencies_s[found], np.nan)
 
 
-def _fastest_rows(columns: Columns, latencies_s: NDArray[np.float64]) -> Iterator[int]:
-    """Yields the row of the fastest config of each accelerator on which any works."""
+def _fastest_rows(columns: Columns, latencies_s: NDArray[np.float64]) -> Iterator[list[int]]:
+    """Yields the rows of the fastest configs of each accelerator on which any works; they take equally long."""
     hardware = np.stack([columns[name] for name in HARDWARE], axis=1)
     ranked = np.lexsort((latencies_s, *hardware.T))
-    begins = (np.diff(hardware[ranked], axis=0, prepend=-1) != 0).any(axis=1)
-    for row in ranked[begins].tolist():
-        if np.isfinite(latencies_s[row]):
-            yield row
+    changes = (np.diff(hardware[ranked], axis=0) != 0).any(axis=1)
+    for own in np.split(ranked, np.flatnonzero(changes) + 1):
+        tied = own[latencies_s[own] == latencies_s[own[0]]]
+        if np.isfinite(latencies_s[own[0]]):
+            yield tied.tolist()

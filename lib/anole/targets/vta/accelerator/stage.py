@@ -100,7 +100,8 @@ def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]
                 if key not in layers:
                     receipt = receipts[key]
                     shard = read_shard(layout.SHARDS / key / f"{receipt.run_key}.jsonl")
-                    layers[key] = fastest_programs(read_listed_task(path, key), shard.trials[: receipt.trials])
+                    trials = shard.trials[: receipt.trials]
+                    layers[key] = fastest_programs(read_listed_task(path, key), trials, _technology_nm(order))
             designs |= _sum({key: float(n) for key, n in manifest.weights.items()}, layers)
         if not designs:
             raise BuildError(f"{model}: no accelerator of {', '.join(order.targets)} runs all of its layers")
@@ -125,7 +126,7 @@ def _points(order: AcceleratorOrder, weights: Mapping[str, float], networks: Map
     """Returns the points of networks by their weights."""
     clocks = order.settings.get("frequency_mhz", {})
     frequency_mhz = next(iter(order.targets.values()))["frequency_mhz"]
-    technology_nm = order.settings.get("technology_nm", TYPICAL_NM)
+    technology_nm = _technology_nm(order)
     points = []
     for geometry, found in _sum(weights, networks).items():
         own_mhz = clocks.get("x".join(map(str, geometry.block)), frequency_mhz)
@@ -133,6 +134,11 @@ def _points(order: AcceleratorOrder, weights: Mapping[str, float], networks: Map
         energy_j = unit_energies(geometry, technology_nm).of(found.accesses, latency_s)
         points.append(Point(geometry, own_mhz, found.cycles, latency_s, energy_j))
     return points
+
+
+def _technology_nm(order: AcceleratorOrder) -> int:
+    found: int = order.settings.get("technology_nm", TYPICAL_NM)
+    return found
 
 
 def _front(network: str, points: Sequence[Point]) -> list[Point]:
