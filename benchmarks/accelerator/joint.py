@@ -28,6 +28,7 @@ from anole.documents.receipt import read_receipts
 from anole.project.pipeline import find_accelerator
 from anole.record import Trial
 from anole.search.presets import PRESETS
+from anole.space.knob import Knob
 from anole.space.space import Space
 from anole.store.shard import read_shard
 from anole.targets.vta.accelerator.accesses import COUNTED, accesses_of
@@ -37,7 +38,15 @@ from anole.targets.vta.area import relative_area
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.targets.vta.templates.conv2d import lower_conv2d
-from anole.targets.vta.templates.design import EPILOGUE, HARDWARE, design_of, geometry_of, tiles_of, whole_blocks
+from anole.targets.vta.templates.design import (
+    EPILOGUE,
+    HARDWARE,
+    design_of,
+    geometry_of,
+    hardware_config,
+    tiles_of,
+    whole_blocks,
+)
 from anole.targets.vta.templates.estimates import least_cycles
 from anole.task import Task
 from benchmarks.common.arguments import described
@@ -50,6 +59,9 @@ SHARES = (0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 COLUMNS = ("network", "method", "seed", "programs", "share", "hypervolume", "search_s")
 _POPULATION = 32
+_WORST = 100.0
+"""The logarithm that stands for all objectives of what does not run."""
+
 _HOPE, _LEAST_HOPE = 0.9, 0.2
 
 Simulated = tuple[int, int]
@@ -63,6 +75,7 @@ class Layer:
     Attributes:
         weight: how often the network runs it.
         accelerators, programs: the number of the accelerator and of the program of each config, shape (n,).
+        joules: the energy of each config's accesses, which decides between equally fast ones, shape (n,).
         estimated: the cycles that a roofline gives each config, shape (n,).
         cycles: of each program, shape (n_programs,); infinity if it cannot be lowered.
         accesses: of each program, shape (n_programs, n_counted).
@@ -74,15 +87,41 @@ class Layer:
     indices: NDArray[np.int64]
     accelerators: NDArray[np.int64]
     programs: NDArray[np.int64]
+    joules: NDArray[np.float64]
     estimated: NDArray[np.float64]
     cycles: NDArray[np.float64]
     accesses: NDArray[np.float64]
+
+    @cached_property
+    def schedule(self) -> Sequence[Knob]:
+        """The knobs that are not the accelerator's."""
+        return [knob for knob in self.space.knobs if knob.agent != "hardware"]
+
+    @cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        """The values of `schedule` in each config, shape (n, n_knobs)."""
+        columns = self.space.columns(self.space.vectors(self.indices))
+        return np.stack([columns[knob.name] for knob in self.schedule], axis=1)
+
+    @cached_property
+    def _rows(self) -> Sequence[NDArray[np.int64]]:
+        order = np.argsort(self.accelerators, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.accelerators))[:-1])
+
+    def rows_of(self, accelerator: int) -> NDArray[np.int64]:
+        """Returns the rows of all configs on an accelerator."""
+        return self._rows[accelerator] if accelerator < len(self._rows) else np.empty(0, np.int64)
+
+    def repaired(self, values: Sequence[int], accelerator: int) -> int:
+        """Returns the program on an accelerator whose schedule differs from values in the fewest knobs."""
+        rows = self.rows_of(accelerator)
+        return int(self.programs[rows[np.argmin((self._columns[rows] != values).sum(axis=1))]])
 
     def best(self, costs: NDArray[np.float64], n_accelerators: int) -> NDArray[np.int64]:
         """Returns the row of the config of least cost on each accelerator, shape (n_accelerators,); -1 for none."""
         found = np.full(n_accelerators, -1)
         rows = np.flatnonzero(np.isfinite(costs))
-        order = rows[np.lexsort((costs[rows], self.accelerators[rows]))]
+        order = rows[np.lexsort((self.joules[rows], costs[rows], self.accelerators[rows]))]
         first = np.append(True, np.diff(self.accelerators[order]) != 0) if len(order) else np.empty(0, bool)
         found[self.accelerators[order[first]]] = order[first]
         return found
@@ -95,6 +134,11 @@ class Problem:
     layers: Sequence[Layer]
     accelerators: Sequence[Geometry]
     frequency_hz: float
+
+    @cached_property
+    def common(self) -> Sequence[int]:
+        """The numbers of the accelerators that run all layers."""
+        return [at for at in range(len(self.accelerators)) if all(len(layer.rows_of(at)) for layer in self.layers)]
 
     @cached_property
     def areas(self) -> NDArray[np.float64]:
@@ -230,7 +274,10 @@ def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mappin
             design = design_of(workload, target.geometry, trial.config)
             whole = whole_blocks(workload, design.geometry)
             accesses[program] = accesses_of(lower_conv2d(whole, design.schedule, design.geometry, EPILOGUE))
-    return Layer(task, space, weight, indices, accelerators, programs, estimated, cycles, accesses)
+    geometries = [geometry_of(base, dict(zip(HARDWARE, each, strict=True))) for each in numbers]
+    each_j = np.array([unit_energies(geometry).each_j for geometry in geometries])
+    joules = np.einsum("ij,ij->i", accesses[programs], each_j[accelerators])
+    return Layer(task, space, weight, indices, accelerators, programs, joules, estimated, cycles, accesses)
 
 
 Search = Callable[[Problem, np.random.Generator, Sequence[NDArray[np.bool_]]], Iterator[Simulated]]
@@ -239,53 +286,45 @@ Search = Callable[[Problem, np.random.Generator, Sequence[NDArray[np.bool_]]], I
 
 def at_random(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
     """Draws an accelerator that runs all layers, and for each layer a program that fits it."""
-    runs = [
-        [np.flatnonzero(layer.accelerators == at) for at in range(len(problem.accelerators))]
-        for layer in problem.layers
-    ]
-    common = [at for at in range(len(problem.accelerators)) if all(len(rows[at]) for rows in runs)]
     while True:
-        at = common[rng.integers(len(common))]
+        at = problem.common[rng.integers(len(problem.common))]
         for number, layer in enumerate(problem.layers):
-            yield number, int(layer.programs[rng.choice(runs[number][at])])
+            yield number, int(layer.programs[rng.choice(layer.rows_of(at))])
 
 
 def nsga2(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
-    """Deb et al. (2002), by Optuna: a genome is the accelerator and every layer's schedule."""
+    """Deb et al. (2002), by Optuna: a genome is the accelerator and every layer's schedule.
+
+    What does not fit the accelerator is repaired: a layer takes the schedule that fits and differs in the fewest knobs.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.NSGAIISampler(population_size=_POPULATION, seed=int(rng.integers(2**31)))
     study = optuna.create_study(directions=["minimize"] * 3, sampler=sampler)
-    numbers = [{index: row for row, index in enumerate(layer.indices.tolist())} for layer in problem.layers]
-    worst = 10 * np.log(problem.front.max(axis=0))
     each_j, standing_w = problem.energies
+    numbers = {tuple(hardware_config(problem.accelerators[at]).values()): at for at in problem.common}
+    values = [sorted(set(column)) for column in zip(*numbers, strict=True)]
     while True:
         trial = study.ask()
-        knobs = {knob.name: knob for layer in problem.layers for knob in layer.space.knobs if knob.agent == "hardware"}
-        hardware = {name: trial.suggest_categorical(name, knob.values) for name, knob in knobs.items()}
-        rows = []
-        for number, layer in enumerate(problem.layers):
-            own = {
-                knob.name: trial.suggest_categorical(f"{number}.{knob.name}", knob.values)
-                for knob in layer.space.knobs
-                if knob.agent != "hardware"
-            }
-            index = layer.space.indices(layer.space.vectors_of([{**hardware, **own}]))[0]
-            rows.append(numbers[number].get(int(index), -1))
-        if min(rows) < 0:
-            study.tell(trial, np.abs(worst).tolist())
-            continue
-        at = int(problem.layers[0].accelerators[rows[0]])
-        chosen = [layer.programs[row] for layer, row in zip(problem.layers, rows, strict=True)]
-        for number, program in enumerate(chosen):
-            yield number, int(program)
-        both = list(zip(problem.layers, chosen, strict=True))
-        latency_s = sum(layer.weight * layer.cycles[program] for layer, program in both) / problem.frequency_hz
-        accesses = sum(layer.weight * layer.accesses[program] for layer, program in both)
-        joules = float(each_j[at] @ accesses + standing_w[at] * latency_s) if math.isfinite(latency_s) else math.inf
-        values = np.log([latency_s, problem.areas[at], joules])
-        study.tell(trial, np.where(np.isfinite(values), values, np.abs(worst)).tolist())
+        hardware = [trial.suggest_categorical(name, own) for name, own in zip(HARDWARE, values, strict=True)]
+        at = numbers.get(tuple(hardware), -1)
+        genomes = [
+            [trial.suggest_categorical(f"{number}.{knob.name}", knob.values) for knob in layer.schedule]
+            for number, layer in enumerate(problem.layers)
+        ]
+        latency_s, accesses = math.inf, np.zeros(len(COUNTED))
+        if at >= 0:
+            chosen = [layer.repaired(genome, at) for layer, genome in zip(problem.layers, genomes, strict=True)]
+            yield from enumerate(chosen)
+            both = list(zip(problem.layers, chosen, strict=True))
+            latency_s = sum(layer.weight * layer.cycles[program] for layer, program in both) / problem.frequency_hz
+            accesses = sum((layer.weight * layer.accesses[program] for layer, program in both), accesses)
+        if math.isfinite(latency_s):
+            joules = float(each_j[at] @ accesses + standing_w[at] * latency_s)
+            study.tell(trial, np.log([latency_s, problem.areas[at], joules]).tolist())
+        else:
+            study.tell(trial, [_WORST] * 3)
 
 
 def by_layer(preset: str, trials: int = 256) -> Search:
