@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.targets.vta.geometry import Geometry
+from anole.targets.vta.simulator.activity import Module
 from anole.targets.vta.simulator.clockwork import Clockwork, Cursor, Progress, State
 from anole.targets.vta.simulator.streams import Streams
 
@@ -18,6 +19,9 @@ _GLANCE = 2
 
 _TRIED = 2
 """The most such earlier visits that are tried."""
+
+_PATIENCE = 32
+"""Visits without a repetition after which there is one only when a tile ends."""
 
 
 class _Visit(NamedTuple):
@@ -39,7 +43,7 @@ class Skipper(Clockwork):
         super().__init__(streams, geometry)
         self.skipped = 0
         """Number of skipped passages."""
-        self._most_waiting = 0
+        self._most_waiting = self._fruitful = 0
         self._visits: list[_Visit] = []
         self._seen: dict[Hashable, list[int]] = {}
 
@@ -48,6 +52,9 @@ class Skipper(Clockwork):
         waiting = sum(self._waiting)
         if self._dispatched < self._n and waiting > self._most_waiting:
             self._most_waiting = waiting
+            return
+        # Where little comes again, it does so by whole tiles.
+        if len(self._visits) - self._fruitful > _PATIENCE and not self.streams.part(passage).activities[Module.STORE]:
             return
         at = self.progress(cycle, passage + 1)
         here: _Visit | None = _Visit(at, self.state(at))
@@ -66,6 +73,7 @@ class Skipper(Clockwork):
             tried.append(len(self._visits) - 1)
             return None
         self.skipped += there.at.passage - passage
+        self._fruitful = len(self._visits)
         self.resume(*there)
         return there
 
