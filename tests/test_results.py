@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from anole.targets.vta.accelerator.energy import sram
+from anole.targets.vta.accelerator.pareto import on_front
+from anole.targets.vta.area import area_gates
+from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
 
 HOME = Path(__file__).parents[1]
 RESULTS = HOME / "docs/results"
@@ -479,3 +485,51 @@ def test_what_is_said_of_the_best_known_gpu_kernels_is_what_the_file_says() -> N
         f"({len(gains)} layers), the least and the median | {min(gains):.2f}x, {statistics.median(gains):.2f}x |"
         in page
     )
+
+
+def test_the_accelerators_within_an_area_are_those_of_the_front() -> None:
+    front = rows("accelerator_front.csv")
+
+    def fastest(network: str, area: str) -> Row:
+        within = [row for row in front if row["network"] == network and float(row["area"]) <= float(area)]
+        return min(within, key=lambda row: float(row["latency_ms"]))
+
+    table = [line for line in lines_of("vta.md") if len(line) == 6 and "_i8w8a32_" in line[1]]
+    for area, *told in table:
+        own, common = fastest("resnet18", area), fastest("all networks", area)
+        assert told[:3] == [
+            own["accelerator"],
+            f"{float(own['latency_ms']):.1f} ms",
+            f"{float(own['relative_energy']):.2f}x",
+        ]
+        assert told[3:] == [common["accelerator"], f"{float(common['latency_ms']) / 1e3:.2f} s"]
+    assert len(table) == 5
+
+
+def test_the_cycles_of_knees_are_sums_of_layers() -> None:
+    found = rows("accelerator_rtl.csv")
+    for accelerator in {row["accelerator"] for row in found}:
+        own = [row for row in found if row["accelerator"] == accelerator]
+        rtl, simulated = (
+            sum(int(row["count"]) * int(row[f"{which}_cycles"]) for row in own) for which in ("rtl", "simulated")
+        )
+        (line,) = (line for line in lines_of("vta.md") if line[0].startswith(accelerator) and len(line) == 4)
+        assert line[1:] == [f"{rtl:,}", f"{simulated:,}", f"{100 * (simulated / rtl - 1):.3f} %"]
+        assert abs(simulated / rtl - 1) < 1e-3
+
+
+def test_cactis_memories_make_accelerators_larger_and_leave_most_on_the_front() -> None:
+    def area(g: Geometry) -> float:
+        um2 = sum(sram(8 * g.element_bytes(memory), g.depth(memory)).area_um2 for memory in Memory)
+        bits = sum(8 * g.element_bytes(memory) * g.depth(memory) for memory in Memory)
+        return area_gates(g) - 0.5 * bits + um2 / 0.798
+
+    own = rows("accelerator_front.csv", network="resnet18")
+    areas = [area(Geometry.from_name(row["accelerator"])) / area(DEFAULT) for row in own]
+    ratios = [found / float(row["area"]) for found, row in zip(areas, own, strict=True)]
+    points = [
+        (float(row["latency_ms"]), found, float(row["relative_energy"])) for found, row in zip(areas, own, strict=True)
+    ]
+    n_left = on_front(np.array(points)).sum()
+    said = f"{min(ratios):.2f} to {max(ratios):.2f} times as large, and {n_left} of its {len(own)} points"
+    assert said in " ".join((HOME / "docs/accelerators.md").read_text().split())
