@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-gpu bench-cpu bench-precision bench-accuracy papers conformance \
+.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-accelerator bench-gpu bench-cpu bench-precision bench-accuracy papers conformance \
 	conformance-torch zoo clean
 .DEFAULT_GOAL := help
 
@@ -92,6 +92,13 @@ bench-vta: env  ## simulate whole design spaces of the accelerator that have no 
 	python -m benchmarks.accelerator.tables
 	python -m benchmarks.accelerator.tables --models alexnet,vgg11,vgg13,vgg16,vgg19,resnet18,resnet34
 	python -m benchmarks.accelerator.rate > docs/results/data/vta_rate.csv
+
+bench-accelerator: env  ## find the exact front of an accelerator for seven networks, and compare searches for it; resumes where it stopped
+	uv pip install --quiet --group bench --constraint requirements.lock
+	mkdir -p db/seven && cp benchmarks/accelerator/seven.yaml db/seven/models.yaml
+	snakemake --cores all --directory db/seven accelerators/seven
+	cp db/seven/accelerators/seven/front.csv docs/results/data/accelerator_front.csv
+	PYTHONPATH=lib:. python -m benchmarks.accelerator.joint db/seven seven resnet18 > docs/results/data/accelerator_search.csv
 
 # This does not need `env`, which needs a network: any Python with the packages of requirements.lock will do.
 bench-gpu:  ## run all GPU benchmarks on this machine, for MINUTES (9); resumes where it stopped

@@ -15,12 +15,13 @@ from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifes
 from anole.errors import DocumentError
 from anole.search.presets import PRESETS
 from anole.store.shard import read_shard
+from anole.targets.vta.accelerator import FRONT
 from anole.targets.vta.accelerator.fastest import fastest_programs
 from anole.targets.vta.accelerator.pareto import on_front
-from anole.targets.vta.accelerator.stage import FRONT, TOGETHER, explore
+from anole.targets.vta.accelerator.stage import TOGETHER, explore
 from anole.targets.vta.area import relative_area
+from anole.targets.vta.config_file import vta_config
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.pages.accelerators import vta_config
 from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.simulator.timing import is_extrapolated
 from anole.task import Conv2d, Task

@@ -20,13 +20,13 @@ from anole.documents.manifest import read_listed_task, read_manifest
 from anole.documents.receipt import Receipts, read_receipts
 from anole.errors import BuildError, DocumentError
 from anole.store.shard import read_shard
+from anole.targets.vta.accelerator import FRONT
 from anole.targets.vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole.targets.vta.accelerator.fastest import Fastest, fastest_programs
 from anole.targets.vta.accelerator.pareto import Points, knee, on_front
 from anole.targets.vta.area import relative_area, relative_memory
+from anole.targets.vta.config_file import vta_config
 from anole.targets.vta.geometry import Geometry
-from anole.targets.vta.pages.accelerators import vta_config
-from anole.targets.vta.pages.fronts import FRONT
 from anole.targets.vta.simulator.timing import is_extrapolated
 from anole.words import counted, milliseconds, times
 

@@ -12,6 +12,7 @@ import numpy as np
 from anole.documents import layout
 from anole.report.cookbook import read_chart
 from anole.report.pages.figure import Download, Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
+from anole.targets.vta.accelerator import FRONT
 from anole.targets.vta.accelerator.pareto import on_front
 from anole.words import counted, milliseconds, significant, times
 
@@ -31,9 +32,6 @@ order by build.name, area, latency_s
 _SEARCH = "builds for a target with `hardware: search` in models.yaml, with enough trials."
 
 _EXPLORED = "Front of time, area and energy"
-
-FRONT = "front.csv"
-"""The file in an accelerator's folder that holds its fronts."""
 
 
 def make(source: ReportSource) -> list[Shown]:
