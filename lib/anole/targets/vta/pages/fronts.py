@@ -133,4 +133,4 @@ def _figure(title: str, name: str, text: str) -> Figure:
     )
 
 
-SECTION = Section("fronts", "Which accelerator takes how many cycles?", "hardware", make)
+SECTION = Section("fronts", "What does an accelerator cost in time, area and energy?", "hardware", make)
