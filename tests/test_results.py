@@ -533,3 +533,15 @@ def test_cactis_memories_make_accelerators_larger_and_leave_most_on_the_front() 
     n_left = on_front(np.array(points)).sum()
     said = f"{min(ratios):.2f} to {max(ratios):.2f} times as large, and {n_left} of its {len(own)} points"
     assert said in " ".join((HOME / "docs/accelerators.md").read_text().split())
+
+
+def test_the_table_of_searches_for_a_front_is_that_of_its_file() -> None:
+    found = rows("accelerator_search.csv")
+    shares = ("101", "201", "401", "1002", "2003")
+    for method in {row["method"] for row in found}:
+        (line,) = (line for line in lines_of("vta.md") if line[0] == method and len(line) == 6)
+        for share, told in zip(shares, line[1:], strict=True):
+            own = [float(row["hypervolume"]) for row in found if (row["method"], row["programs"]) == (method, share)]
+            spread = f" ({min(own):.2f}-{max(own):.2f})" if len(own) > 1 else ""
+            assert told == (f"{statistics.median(own):.2f}{spread}" if own else "")
+            assert len(own) in ((0, 1, 10) if method in ("estimated front", "anole, layer by layer") else (10,))
