@@ -12,7 +12,7 @@ import pytest
 from anole.documents import layout
 from anole.documents.accelerator import AcceleratorOrder
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest, write_task
-from anole.errors import DocumentError
+from anole.errors import BuildError, DocumentError
 from anole.search.presets import PRESETS
 from anole.store.shard import read_shard
 from anole.targets.vta.accelerator import FRONT
@@ -120,3 +120,13 @@ def test_what_is_not_tuned_is_said(project, monkeypatch):
     with pytest.raises(DocumentError, match="no receipt shows that it is tuned"):
         explore("edge", order, [], Path("accelerators/none"))
     assert not Path("accelerators/none").exists()
+
+
+def test_a_network_without_a_layer_for_it_is_named(project, monkeypatch):
+    monkeypatch.chdir(project)
+    write_manifest(
+        layout.manifest_path("none", "npu"),
+        Manifest("none", "npu", "onnx:none.onnx", {}, Origin({}, DESCRIPTION, {}), (), 0),
+    )
+    with pytest.raises(BuildError, match="none: the accelerator runs none of its layers; leave it out"):
+        explore("edge", AcceleratorOrder({"none": 1.0}, {"npu": DESCRIPTION}, {}), [], Path("accelerators/none"))

@@ -68,7 +68,7 @@ def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder
     Raises:
         DocumentError: a manifest, a task or a receipt is missing or broken.
         StoreError: some program was not simulated, or a shard is corrupt.
-        BuildError: no accelerator runs all layers, or the folder cannot be written.
+        BuildError: no accelerator runs all layers, a network has none for it, or the folder cannot be written.
     """
     networks = _networks(order, read_receipts(receipts))
     points = {network: _points(order, {network: 1.0}, networks) for network in networks}
@@ -94,6 +94,8 @@ def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]
         for target in order.targets:
             path = layout.manifest_path(model, target)
             manifest = read_manifest(path)
+            if not manifest.weights:
+                raise BuildError(f"{model}: the accelerator runs none of its layers; leave it out")
             for key in manifest.weights:
                 if key not in receipts:
                     raise DocumentError(layout.task_path(key), "no receipt shows that it is tuned", "tune")
