@@ -89,7 +89,7 @@ def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]
     """Returns what each network takes on each accelerator of all targets."""
     layers: dict[str, Designs] = {}
     networks: dict[str, Designs] = {}
-    for model in order.models:
+    for model in sorted(order.models):  # an order from a file has lost that of models.yaml
         designs: dict[Geometry, Fastest] = {}
         for target in order.targets:
             path = layout.manifest_path(model, target)
