@@ -38,6 +38,11 @@ def test_larger_and_wider_memories_cost_more():
     assert unit_energies(Geometry(block_in=32, block_out=32)).standing_w > unit_energies(DEFAULT).standing_w
 
 
+def test_memories_deeper_than_the_file_has_are_banks():
+    deepest, deeper = sram(64, 1 << 17), sram(64, 1 << 19)
+    assert deeper.read_pj == deepest.read_pj and deeper.area_um2 == pytest.approx(4 * deepest.area_um2)
+
+
 def test_memory_outside_costs_most_and_older_processes_more():
     """The order of costs that Horowitz (2014) gives: operations, memories on the chip, DRAM."""
     bits = 8 * DEFAULT.element_bytes(Memory.WGT)

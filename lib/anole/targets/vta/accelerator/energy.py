@@ -25,6 +25,9 @@ TYPICAL_NM = 45
 _WIDEST_BITS, _NARROWEST_BITS = 512, 32
 """The widest and the narrowest memory of the file; wider elements lie in several memories side by side."""
 
+_DEEPEST = 1 << 17
+"""The deepest memory of the file; deeper ones are banks of it, of which an access uses one."""
+
 _MODULES = 3
 """The modules that have a queue of instructions each."""
 
@@ -82,8 +85,10 @@ def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEn
 def sram(width_bits: int, depth: int, technology_nm: int = TYPICAL_NM) -> _Part:
     """Returns a memory of so many elements, made of as many narrower ones as it needs side by side."""
     own_bits = min(max(width_bits, _NARROWEST_BITS), _WIDEST_BITS)
-    part, n_parts = _parts(technology_nm)["sram", own_bits, max(2, depth)], -(-width_bits // own_bits)
-    return _Part(*(n_parts * figure for figure in part))
+    part = _parts(technology_nm)["sram", own_bits, min(max(2, depth), _DEEPEST)]
+    beside, banks = -(-width_bits // own_bits), -(-depth // _DEEPEST)
+    read_pj, write_pj, leakage_uw, area_um2 = (beside * figure for figure in part)
+    return _Part(read_pj, write_pj, banks * leakage_uw, banks * area_um2)
 
 
 @cache
