@@ -33,7 +33,7 @@ from anole.space.space import Space
 from anole.store.shard import read_shard
 from anole.targets.vta.accelerator.accesses import COUNTED, accesses_of
 from anole.targets.vta.accelerator.energy import unit_energies
-from anole.targets.vta.accelerator.pareto import Points, hypervolume, knee, on_front
+from anole.targets.vta.accelerator.pareto import Points, knee, on_front
 from anole.targets.vta.area import relative_area
 from anole.targets.vta.geometry import Geometry
 from anole.targets.vta.target import VtaTarget, as_conv2d
@@ -49,6 +49,7 @@ from anole.targets.vta.templates.design import (
 )
 from anole.targets.vta.templates.estimates import least_cycles
 from anole.task import Task
+from benchmarks.accelerator.hypervolume import hypervolume
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows
 from tests.kit.tables import Table, replay

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.targets.vta.accelerator.pareto import hypervolume, knee, on_front
+from anole.targets.vta.accelerator.pareto import knee, on_front
+from benchmarks.accelerator.hypervolume import hypervolume
 
 from ....examples import examples
 
