@@ -34,6 +34,14 @@ SEARCHED = describe_vta(hardware="search")
 LAYERS = tuple(Task(Conv2d(1, size, size, 64, 64, (3, 3), padding=(1, 1, 1, 1)), SEARCHED, 1) for size in (56, 28))
 """Layers of networks for an accelerator that is searched, as `recorded` has them."""
 
+FRONT = """\
+network,accelerator,block,area,latency_ms,relative_energy,knee,checked
+net,1x16x16_i8w8a32_15_15_18_17,1x16x16,1.0000,70.1,1,,RTL
+net,1x16x64_i8w8a32_15_15_18_17,1x16x64,1.4,29.4,1.1,time x area,RTL
+all networks,1x16x64_i8w8a32_15_15_18_17,1x16x64,1.4,99.4,1.2,time x area x energy,RTL
+"""
+"""The front of an accelerator that is explored, as `recorded` has it, in the columns that the report reads."""
+
 
 def _record(folder: Path) -> None:
     """Fills a project with three presets and seeds on four tasks, and two networks on searched accelerators."""
@@ -56,6 +64,9 @@ def _record(folder: Path) -> None:
     project.compile(HOSTILE, [(project.CONV, 1, None)])
     project.evaluate(f"{HOSTILE}-cpu")
     project.merge()
+    front = folder / "accelerators/edge/front.csv"
+    front.parent.mkdir(parents=True)
+    front.write_text(FRONT)
 
 
 def _accelerated(cost: int, task: Task) -> Iterator[Trial]:

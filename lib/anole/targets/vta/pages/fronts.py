@@ -99,7 +99,7 @@ def _figure(title: str, name: str, text: str) -> Figure:
     rows = list(csv.DictReader(io.StringIO(text)))
     energy = next(column for column in rows[0] if "energy" in column)
     unit = "millijoules" if energy == "energy_mj" else "units of the front's least"
-    networks = list(dict.fromkeys(row["network"] for row in rows))
+    fronts = {row["network"] for row in rows}
     points = [
         {
             **{column: float(row[column]) for column in ("area", "latency_ms")},
@@ -121,7 +121,7 @@ def _figure(title: str, name: str, text: str) -> Figure:
         title,
         f"milliseconds of all layers on the accelerator in one run, area in units of VTA's own, energy in {unit}; "
         "less of each is better.",
-        f"{counted(len(rows), 'point')} on the fronts of {counted(len(networks), 'network')}, alone and together.",
+        f"{counted(len(rows), 'point')} on {counted(len(fronts), 'front')}, of single networks and of all together.",
         "every program of every layer simulated; each layer has its fastest on one accelerator for all. Nothing else "
         "is at most as large in all three. Area is an estimate in gates, energy one from accesses "
         "(docs/accelerators.md); what is not marked RTL is extrapolated.",
