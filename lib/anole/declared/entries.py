@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from anole.declared.ranges import SizeRange
 from anole.targets.rpc.address import Remote
 
 
@@ -22,6 +23,8 @@ class ModelSpec:
         outputs: the values of an ONNX file to compute instead of its outputs; none for those of the file.
         values: the inputs of an ONNX file that always have the same value, and are no inputs of the build: numbers or
             nested lists, by name.
+        ranges: the sizes that a build serves, by the name of what varies. `inputs` and `dims` hold the usual ones.
+        named: the names of the extents of inputs that vary, None for all others, by input.
     """
 
     name: str
@@ -32,6 +35,8 @@ class ModelSpec:
     dims: Mapping[str, int] = field(default_factory=dict, hash=False)
     outputs: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, SizeRange] = field(default_factory=dict, hash=False)
+    named: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def scheme(self) -> str:
@@ -43,13 +48,35 @@ class ModelSpec:
         """The source without the scheme: a torchvision name, ``module:factory`` or a path."""
         return self.source.partition(":")[2]
 
+    @property
+    def usual_sizes(self) -> dict[str, int]:
+        """The usual size of each range."""
+        return {name: each.usual for name, each in self.ranges.items()}
+
+    def at(self, sizes: Mapping[str, int]) -> ModelSpec:
+        """Returns the model with inputs of other sizes within its ranges than the usual ones."""
+        fixed = {
+            name: tuple(sizes.get(symbol or "", extent) for symbol, extent in zip(self.named[name], shape, strict=True))
+            if name in self.named
+            else shape
+            for name, shape in self.inputs.items()
+        }
+        dims = {name: sizes.get(name, size) for name, size in self.dims.items()}
+        return replace(self, inputs=fixed, dims=dims)
+
     def to_json(self) -> dict[str, Any]:
         """Returns the entry of models.yaml as plain JSON values, without the name."""
         inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
+        for name, symbols in self.named.items():
+            inputs[name] = [
+                extent if symbol is None else {symbol: str(self.ranges[symbol])}
+                for symbol, extent in zip(symbols, inputs[name], strict=True)
+            ]
         inputs |= {name: {"shape": inputs[name], "dtype": dtype} for name, dtype in self.dtypes.items()}
         inputs |= {name: {"value": value} for name, value in self.values.items()}
+        dims = {name: str(self.ranges[name]) if name in self.ranges else size for name, size in self.dims.items()}
         # Manifests hold the entry: a key that is not given leaves it as it was before there was such a key.
-        optional = {"calibration": self.calibration, "dims": dict(self.dims), "outputs": list(self.outputs)}
+        optional = {"calibration": self.calibration, "dims": dims, "outputs": list(self.outputs)}
         return {"source": self.source, "inputs": inputs, **{key: value for key, value in optional.items() if value}}
 
     @classmethod
@@ -58,16 +85,48 @@ class ModelSpec:
         given = entry.get("inputs", {})
         detailed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
         shapes = {key: detailed[key].get("shape") if key in detailed else each for key, each in given.items()}
+        varying = Varying()
         return cls(
             name,
             entry["source"],
-            {key: tuple(shape) for key, shape in shapes.items() if shape is not None},
+            {key: varying.shape(key, shape) for key, shape in shapes.items() if shape is not None},
             entry.get("calibration"),
             {key: each["dtype"] for key, each in detailed.items() if "dtype" in each},
-            entry.get("dims", {}),
+            {key: varying.size(key, size) for key, size in entry.get("dims", {}).items()},
             tuple(entry.get("outputs", ())),
             {key: each["value"] for key, each in detailed.items() if "value" in each},
+            varying.ranges,
+            varying.named,
         )
+
+
+class Varying:
+    """Collects the ranges of a model while its shapes are read.
+
+    Attributes:
+        ranges, named: see `ModelSpec`.
+    """
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, SizeRange] = {}
+        self.named: dict[str, tuple[str | None, ...]] = {}
+
+    def shape(self, name: str, extents: Sequence[Any]) -> tuple[int, ...]:
+        """Returns an input's shape with the usual sizes; an extent may be a range by its name, ``{batch: 1..16}``."""
+        pairs = [next(iter(extent.items())) if isinstance(extent, Mapping) else (None, extent) for extent in extents]
+        found = tuple(extent if symbol is None else self.size(symbol, extent) for symbol, extent in pairs)
+        if any(symbol is not None for symbol, _ in pairs):
+            self.named[name] = tuple(symbol for symbol, _ in pairs)
+        return found
+
+    def size(self, symbol: str, value: int | str) -> int:
+        """Returns a size, or the usual one of a range; raises ValueError if it is neither, or another than before."""
+        if isinstance(value, int):
+            return value
+        found = SizeRange.parse(value)
+        if self.ranges.setdefault(symbol, found) != found:
+            raise ValueError(f"found {value} for {symbol}, which is {self.ranges[symbol]} elsewhere")
+        return found.usual
 
 
 @dataclass(frozen=True)

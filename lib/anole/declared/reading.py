@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from os.path import isfile
 from pathlib import Path
 from typing import Any
 
 from anole.declared.accelerators import read_accelerator
-from anole.declared.entries import BuildSpec, ModelSpec, Spec, TargetSpec
+from anole.declared.entries import BuildSpec, ModelSpec, Spec, TargetSpec, Varying
 from anole.declared.onnx_files import names_of
 from anole.declared.source import check_source
 from anole.declared.yaml_file import read_yaml
-from anole.errors import TargetError, suggestion
+from anole.errors import TargetError, shown, suggestion
 from anole.node import Node
 from anole.search import DEFAULT_PRESET
 from anole.targets import all_kinds, get_kind
@@ -97,7 +97,8 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
     is_onnx = source.startswith("onnx:")
     given = entry["inputs"].mapping() if "inputs" in entry else {}
     fixed = {key for key, each in given.items() if is_onnx and isinstance(each.value, dict) and "value" in each.value}
-    inputs, dtypes = _inputs({key: each for key, each in given.items() if key not in fixed}, is_onnx)
+    varying = Varying()
+    inputs, dtypes = _inputs({key: each for key, each in given.items() if key not in fixed}, is_onnx, varying)
     if not inputs and not is_onnx:
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
     for key in ("dims", "outputs"):
@@ -111,9 +112,11 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
         inputs,
         _file(entry["calibration"], project) if "calibration" in entry else None,
         dtypes,
-        {key: each.whole(least=1, most=_MOST_ELEMENTS) for key, each in dims.items()},
+        {key: _extent(each, key, varying) for key, each in dims.items()},
         _outputs(outputs),
         {key: _value(given[key]) for key in given if key in fixed},
+        varying.ranges,
+        varying.named,
     )
     if is_onnx and (given or dims or outputs):
         _check_names(project / model.location, given, dims, outputs)
@@ -135,15 +138,17 @@ def _check_names(file: Path, inputs: Mapping[str, Node], dims: Mapping[str, Node
         node.choice(names.computed, f"computed by an operator of {file.name}")
 
 
-def _inputs(given: Mapping[str, Node], is_onnx: bool) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+def _inputs(
+    given: Mapping[str, Node], is_onnx: bool, varying: Varying
+) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
     """Returns the shape of each input, and the types of those that are not float32."""
     shapes, dtypes = {}, {}
     for name, each in given.items():
         if not isinstance(each.value, dict):
-            shapes[name] = _shape(each)
+            shapes[name] = _shape(each, name, varying)
             continue
         typed = each.mapping(allowed=("shape", "dtype"), required=("shape", "dtype"))
-        shapes[name], dtype = _shape(typed["shape"]), typed["dtype"].choice(_DTYPES, "a type of inputs")
+        shapes[name], dtype = _shape(typed["shape"], name, varying), typed["dtype"].choice(_DTYPES, "a type of inputs")
         if is_onnx:
             raise typed["dtype"].error("an ONNX file names the types of its inputs; give only the shape")
         if dtype != _DTYPES[0]:
@@ -185,11 +190,45 @@ def _file(node: Node, project: Path) -> str:
     return path
 
 
-def _shape(node: Node) -> tuple[int, ...]:
-    shape = tuple(dimension.whole(least=1) for dimension in node.items())
-    if prod(shape) > _MOST_ELEMENTS:
+def _shape(node: Node, name: str, varying: Varying) -> tuple[int, ...]:
+    extents = [
+        _range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=1) for each in node.items()
+    ]
+    for item, extent in list(zip(node.items(), extents, strict=True))[1:]:
+        if isinstance(extent, dict):
+            raise item.error("found a range; only an input's first extent, such as its batch, may be one")
+    shape = varying.shape(name, extents)
+    symbols = varying.named.get(name, (None,) * len(shape))
+    largest = [varying.ranges[symbol].most if symbol else each for symbol, each in zip(symbols, shape, strict=True)]
+    if prod(largest) > _MOST_ELEMENTS:
         raise node.error(f"found {str(list(shape))[:80]}; an input has at most {_MOST_ELEMENTS} elements")
     return shape
+
+
+def _range_of(node: Node, varying: Varying) -> dict[str, str]:
+    """Returns the name of an extent that varies, with its range."""
+    entry = node.mapping()
+    if len(entry) != 1:
+        raise node.error(f"found {shown(node.value)}; an extent that varies has one name and a range: {{batch: 1..16}}")
+    ((symbol, each),) = entry.items()
+    if not symbol.isidentifier():
+        raise node.error(f"found the name {symbol!r}; a name has letters, digits and underscores")
+    each.text()
+    _size(each, symbol, varying)
+    return {symbol: each.text()}
+
+
+def _extent(node: Node, symbol: str, varying: Varying) -> int:
+    """Returns a size, or the usual one of a range."""
+    is_range = isinstance(node.value, str) and ".." in node.value
+    return _size(node, symbol, varying) if is_range else node.whole(least=1, most=_MOST_ELEMENTS)
+
+
+def _size(node: Node, symbol: str, varying: Varying) -> int:
+    try:
+        return varying.size(symbol, node.value)
+    except ValueError as error:
+        raise node.error(str(error)) from error
 
 
 def _target(name: str, node: Node) -> TargetSpec:
@@ -226,11 +265,17 @@ def _resource(node: Node) -> str | int:
 
 
 def _build(
-    node: Node, defaults: Mapping[str, Any], models: Collection[str], targets: Mapping[str, TargetSpec]
+    node: Node, defaults: Mapping[str, Any], models: Mapping[str, ModelSpec], targets: Mapping[str, TargetSpec]
 ) -> BuildSpec:
     entry = node.mapping(required=("model", "target"))
     model = entry["model"].choice(models, "one of the models")
     target = entry["target"].choice(targets, "one of the targets")
+    if models[model].ranges and not get_kind(targets[target].kind).serves_ranges(targets[target].settings):
+        shown = ", ".join(f"{symbol}: {each}" for symbol, each in models[model].ranges.items())
+        raise entry["model"].error(
+            f"found {model} with the range {shown}; only targets of kind cpu that compute in float32 serve ranges. "
+            "Give fixed sizes, and a model for each"
+        )
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
     tuning = {**defaults, **_tuning(own)}
     name = _name(entry["name"], _LONGEST_BUILD) if "name" in entry else f"{model}-{target}-{tuning['preset']}"

@@ -1,0 +1,62 @@
+"""Ranges of sizes: one build serves every size of a range, such as batches of 1 to 16."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isqrt
+from typing import Self
+
+_TEXT = re.compile(r"\s*(\d{1,10})\s*\.\.\s*(\d{1,10})\s*")
+
+
+@dataclass(frozen=True)
+class SizeRange:
+    """The sizes from `least` to `most`, both included."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Returns the range of a text such as ``1..16``; raises ValueError if it is none."""
+        found = _TEXT.fullmatch(text)
+        least, most = map(int, found.groups()) if found is not None else (0, 0)
+        if not 1 <= least < most:
+            raise ValueError(f"found {text!r}; a range has its least and its largest size, such as 1..16")
+        return cls(least, most)
+
+    @property
+    def usual(self) -> int:
+        """The size at which tasks are tuned: a power of two near the middle of the ratios, if the range has one."""
+        middle = isqrt(self.least * self.most)
+        return max(self.least, 1 << (middle.bit_length() - 1), 2)
+
+    @property
+    def samples(self) -> tuple[int, int, int]:
+        """Three sizes above 1, from which the network of every other size follows; the first is the usual one."""
+        above = [size for size in (self.usual + 1, self.most, self.most - 1) if size > self.usual]
+        first, second, *_ = dict.fromkeys([*above, self.most + 1, self.most + 2])
+        return self.usual, first, second
+
+    @property
+    def checked(self) -> tuple[int, ...]:
+        """The sizes at which a build is evaluated beside the usual one: both ends, the second, and an odd one."""
+        odd = min((self.usual + self.most) // 2 | 1, self.most)
+        return tuple(sorted({self.least, self.least + 1, odd, self.most} - {self.usual}))
+
+    def __contains__(self, size: int) -> bool:
+        return self.least <= size <= self.most
+
+    def __str__(self) -> str:
+        return f"{self.least}..{self.most}"
+
+
+def checked_sizes(ranges: Mapping[str, SizeRange]) -> list[dict[str, int]]:
+    """Returns the sizes at which a build is evaluated: those of each range alone, and all ends together."""
+    usual = {name: each.usual for name, each in ranges.items()}
+    found = [{**usual, name: size} for name, each in ranges.items() for size in each.checked]
+    ends = [{name: each.least for name, each in ranges.items()}, {name: each.most for name, each in ranges.items()}]
+    every = [usual, *found, *ends]
+    return [sizes for at, sizes in enumerate(every) if sizes not in every[:at]][1:]
