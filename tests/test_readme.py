@@ -69,7 +69,8 @@ def test_the_models_yaml_of_the_readme_is_right(tmp_path: Path) -> None:
 
 def test_the_page_on_models_yaml_is_right() -> None:
     page = (HOME / "docs/models.md").read_text()
-    example, absent = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    example, ranges, absent = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    assert list(parse_spec({**example, **ranges}).models["resnet18"].ranges) == ["batch"]
     assert list(parse_spec(example).builds) == ["resnet18-cpu-anole", "resnet18-by-chance"]
     skipped = parse_spec({**example, **absent, "builds": [{"model": "resnet18", "target": "gpu"}]})
     assert not skipped.targets["gpu"].required

@@ -20,9 +20,11 @@ from anole.host.machine import software_versions
 from anole.record import utc_now
 from anole.targets import get_target
 from anole.targets.base import Target, named_object
+from anole.targets.shared.symbols import standing_for
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported
+    from anole.extract.weights import Weights
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ def compile_build(
     folder: Path,
     imported: Imported | None = None,
     rounds_too_much: RoundsTooMuch | None = None,
+    weights: Weights = "own",
 ) -> Build:
     """Compiles a network into a folder, which is written completely or not at all.
 
@@ -65,8 +68,8 @@ def compile_build(
             locked config is no part of its space.
     """
     target = get_target(manifest.origin.target_description)
-    network = match_network(model, manifest, receipts, target, imported)
-    with new_folder(folder) as made:
+    network = match_network(model, manifest, receipts, target, imported, weights)
+    with new_folder(folder) as made, standing_for(model.usual_sizes):
         build, compiled = _compile(network, manifest, settings, target, made)
         if (layers := coarse_layers(network)) and rounds_too_much is not None and rounds_too_much(made):
             _log.info("%s: rounds too much; without large Winograd tiles: %s", settings.name, ", ".join(layers))
@@ -93,22 +96,33 @@ def _compile(
 
 
 def match_network(
-    model: ModelSpec, manifest: Manifest, receipts: Receipts, target: Target, imported: Imported | None = None
+    model: ModelSpec,
+    manifest: Manifest,
+    receipts: Receipts,
+    target: Target,
+    imported: Imported | None = None,
+    weights: Weights = "own",
 ) -> MatchedNetwork:
     """Returns a network with the best known config of each task; see `compile_build`.
+
+    A network for ranges of sizes has the tasks, and so the configs, that it has at the usual ones.
 
     Raises:
         ExtractError: the network cannot be loaded.
         BuildError: the network differs from its manifest, or a locked config is no part of its space.
     """
-    imported = imported if imported is not None else load_model(model)
+    imported = imported if imported is not None else load_model(model, weights)
+    from anole.extract.generalised import generalised
     from anole.extract.graph import find_layers, narrowed_for
 
-    imported = narrowed_for(imported, target)
-    layers = find_layers(imported)
+    usual = narrowed_for(imported, target)
+    layers = find_layers(usual)
     workloads = [layer.workload for layer in layers]
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
-    return MatchedNetwork(model, imported, layers, match_tasks(manifest, taken, receipts, target), receipts)
+    matches = match_tasks(manifest, taken, receipts, target)
+    if model.ranges:
+        usual = generalised(model, usual, lambda fixed: narrowed_for(load_model(fixed, weights), target))
+    return MatchedNetwork(model, usual, layers, matches, receipts)
 
 
 def _describe(
@@ -136,4 +150,5 @@ def _describe(
         kernels=compiled.kernels,
         accelerator=compiled.accelerator,
         lock=settings.lock,
+        ranges=dict(model.ranges) or None,
     )

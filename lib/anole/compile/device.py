@@ -104,7 +104,7 @@ def _called(module: tvm.IRModule) -> Iterator[ir.GlobalVar]:
 
 def _moved_bytes(func: tirx.PrimFunc) -> int:
     """Returns the bytes that one call reads and writes if it touches every element of its operands once."""
-    sizes = [size_bytes(param.ty) for param in func.params]
+    sizes = [size_bytes(param.ty) for param in func.params if hasattr(param.ty, "shape")]
     written = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
     return sum(sizes) if written is None else sum(sizes[:-1]) + int(written)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -27,7 +27,8 @@ from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
 from anole.targets.shared.nodes import blocks_of
-from anole.task import Workload, sum_dtype, workload_from_json, workload_to_json
+from anole.targets.shared.symbols import unbound_symbols
+from anole.task import BatchMatmul, Workload, sum_dtype, workload_from_json, workload_to_json
 
 _WORKLOAD = "anole.workload"
 """The attribute of an anchor's block, and of the function around it, that holds the workload as JSON."""
@@ -138,18 +139,28 @@ class _Legalizer:
         data, weight = operands_of(call)
         if workload.constant_weight:
             weight = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
-        func = bb.add_func(_definition(choice, workload, data.ty, weight.ty), workload.operator)
+        # What no extent alone is has to be given, too.
+        given = unbound_symbols([data.ty, weight.ty, call.ty])
+        func = bb.add_func(_definition(choice, workload, [data.ty, weight.ty, call.ty], given), workload.operator)
         summed, dtype = sum_dtype(workload.dtype), str(call.ty.dtype)
-        result = relax.call_tir(func, [data, weight], relax.TensorType(call.ty.shape, summed))
+        result = relax.call_tir(func, [data, weight, *given], relax.TensorType(call.ty.shape, summed))
         return result if dtype == summed else bb.call_te(topi.cast, bb.emit(result), dtype)
 
 
-def _definition(choice: Choice, workload: Workload, data_ty: Any, packed_ty: Any) -> tirx.PrimFunc:
+def _of_all_sizes(workload: Workload, result_ty: Any) -> Workload:
+    """Returns a workload whose batch and rows are those of its result, which are expressions where they vary."""
+    names = ("batch", "rows") if isinstance(workload, BatchMatmul) else ("batch",)
+    extents = dict(zip(names, result_ty.shape, strict=False))
+    return replace(workload, **{name: each for name, each in extents.items() if not isinstance(each, tirx.IntImm)})
+
+
+def _definition(choice: Choice, workload: Workload, types: Sequence[Any], given: Sequence[tirx.Var]) -> tirx.PrimFunc:
     """Returns the anchor's function, its block marked with the workload and open for epilogues."""
+    data_ty, packed_ty, result_ty = types
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
-    result = choice.template.compute(workload, choice.config, data, packed)
-    schedule = s_tir.Schedule(te.create_prim_func([data, packed, result], "int64"))
+    result = choice.template.compute(_of_all_sizes(workload, result_ty), choice.config, data, packed)
+    schedule = s_tir.Schedule(te.create_prim_func([data, packed, *given, result], "int64"))
     for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:
             schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))

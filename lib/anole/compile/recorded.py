@@ -9,7 +9,6 @@ from anole.compile.build import BuildSettings, compile_build
 from anole.documents.build import Build
 from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.documents.receipt import Receipt, Receipts
-from anole.extract.load import load_model
 
 
 def recorded_manifest(build: Build) -> Manifest:
@@ -43,8 +42,7 @@ def compile_redrawn(build: Build, folder: Path) -> Build:
     # What is not tuned was said when the build itself was compiled.
     logging.disable(logging.WARNING)
     try:
-        imported = load_model(build.model_spec, "drawn")
         manifest, receipts = recorded_manifest(build), recorded_receipts(build)
-        return compile_build(build.model_spec, manifest, settings, receipts, folder, imported)
+        return compile_build(build.model_spec, manifest, settings, receipts, folder, weights="drawn")
     finally:
         logging.disable(logging.NOTSET)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from anole.declared.entries import ModelSpec
+from anole.declared.ranges import SizeRange
 from anole.documents.document import read_document, text_of
 from anole.documents.receipt import TriedConfig
 from anole.errors import DocumentError
@@ -25,11 +27,18 @@ _NARROW = {"uint8": "int8", "bfloat16": "bf16"}
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One input or output of a model."""
+    """One input or output of a model.
+
+    Attributes:
+        shape: with the usual sizes, where it varies.
+        varying: the extents that vary, by the names of their ranges, such as ``2 * batch``, and None for all others;
+            None for a fixed shape.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    varying: Annotated[tuple[str | None, ...] | None, LATER] = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,8 @@ class Build:
         sha256: SHA-256 of each file that the network is loaded from, by its path in the folder; None for builds of
             older versions. Another compilation with the same configs and versions has the same.
         lock: the content key of its entry in the lock file; None without one.
+        ranges: the sizes that it serves, by the name of what varies; None for a build of fixed sizes.
+        sizes: those that its inputs have, for a description that `at` made; None in every file.
     """
 
     name: str
@@ -185,11 +196,22 @@ class Build:
     size_bytes: int | None = None
     sha256: Annotated[Mapping[str, str] | None, LATER] = field(default=None, hash=False)
     lock: Annotated[Key | None, LATER] = None
+    ranges: Annotated[Mapping[str, SizeRange] | None, LATER] = field(default=None, hash=False)
+    sizes: Annotated[Mapping[str, int] | None, LATER] = field(default=None, hash=False)
+
+    def at(self, sizes: Mapping[str, int]) -> Build:
+        """Returns the description of a build for ranges at some sizes."""
+        inputs = tuple(
+            replace(info, shape=tuple(map(partial(_extent, sizes), info.varying, info.shape))) if info.varying else info
+            for info in self.inputs
+        )
+        name = f"{self.name} at {', '.join(f'{symbol} {size}' for symbol, size in sizes.items())}"
+        return replace(self, name=name, inputs=inputs, sizes=sizes)
 
     @property
     def model_spec(self) -> ModelSpec:
         """The model as models.yaml described it."""
-        return ModelSpec.from_json(self.model, self.entry)
+        return ModelSpec.from_json(self.model, self.entry).at(self.sizes or {})
 
     @property
     def precision(self) -> str:
@@ -199,6 +221,10 @@ class Build:
         narrow = sorted({_NARROW.get(kernel.dtype, kernel.dtype) for kernel in self.kernels or () if kernel.dtype})
         weights = sorted({kernel.weights for kernel in self.kernels or () if kernel.weights})
         return " and ".join(narrow or ["float32"]) + (f", weights in {' and '.join(weights)}" if weights else "")
+
+
+def _extent(sizes: Mapping[str, int], symbol: str | None, extent: int) -> int:
+    return extent if symbol is None else sizes[symbol]
 
 
 def read_build(folder: Path) -> Build:

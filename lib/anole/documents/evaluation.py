@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from anole.documents.document import read_document, write_document
 from anole.keys import Time
+from anole.plain import LATER
 from anole.words import duration
 
 
@@ -102,6 +103,14 @@ class KernelProfile:
 
 
 @dataclass(frozen=True)
+class SizesLatency:
+    """How a build for ranges does at some sizes, by the names of its ranges, beside its references."""
+
+    sizes: Mapping[str, int] = field(hash=False)
+    latencies: tuple[Latency, ...]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What evaluating a build found.
 
@@ -123,6 +132,8 @@ class Evaluation:
             that does not; None where no reference was far away, or where the build's are not narrow.
         rounded_error: that of the build beside a reference that rounds numbers or weights in the same way.
         load_latencies: one for each number of busy neighbours and each engine; None where none was asked.
+        sizes_latencies: those at both ends of each range and between, where `latencies` are those at the usual sizes;
+            None for a build of fixed sizes.
         kernel_profile: the times of its kernels; None where they cannot be timed one by one, or were not yet.
     """
 
@@ -146,6 +157,7 @@ class Evaluation:
     rounded_error: float | None = None
     load_latencies: tuple[LoadLatency, ...] | None = None
     kernel_profile: KernelProfile | None = None
+    sizes_latencies: Annotated[tuple[SizesLatency, ...] | None, LATER] = None
 
     def __str__(self) -> str:
         if not self.latencies:

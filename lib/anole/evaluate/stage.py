@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anole.documents.build import read_build, refuse_other_files
-from anole.documents.evaluation import Evaluation, write_evaluation
+from anole.declared.ranges import checked_sizes
+from anole.documents.build import Build, read_build, refuse_other_files
+from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
 from anole.errors import BuildError
 from anole.evaluate.correctness import CompileRedrawn, refuse_wrong, with_evidence
-from anole.evaluate.network_runner import runner_of
+from anole.evaluate.network_runner import NetworkRunner, runner_of
 from anole.evaluate.roofline import warn_of_slow_kernels
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import host_facts, software_versions
@@ -36,6 +37,17 @@ def evaluate_network(
     if (profile := warn_of_slow_kernels(folder)) is not None:
         write_evaluation(output, replace(evaluation, kernel_profile=profile))
     _log.info("%s", evaluation)
+
+
+def _at_sizes(
+    runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, pace: Pace
+) -> Iterator[SizesLatency]:
+    """Yields how a build for ranges does at other sizes than the usual ones; raises BuildError where it is wrong."""
+    for sizes in checked_sizes(build.ranges or {}):
+        fixed = build.at(sizes)
+        found = replace(evaluation, latencies=tuple(runner.compare(folder, fixed, pace)))
+        refuse_wrong(folder, fixed, with_evidence(runner, folder, fixed, found, None))
+        yield SizesLatency(sizes, found.latencies)
 
 
 def evaluate_build(
@@ -90,6 +102,10 @@ def evaluate_build(
     _log.info("%s: %.1f %% of the work is tuned", build.name, 100 * build.coverage.share)
     if not runner.is_exact:
         refuse_wrong(folder, build, evaluation)
+        if build.ranges:
+            others = tuple(_at_sizes(runner, folder, build, evaluation, pace or Pace()))
+            evaluation = replace(evaluation, sizes_latencies=others)
+            write_evaluation(output, evaluation)
     if neighbours:
         references = [latency.reference for latency in evaluation.latencies]
         under_load = runner.time_under_load(folder, build, references, neighbours)

@@ -70,6 +70,9 @@ def export_build(
     if not isinstance(target, CpuTarget):
         kind = build.target_description.get("kind")
         raise ExportError(f"{source}: found a build for {kind}; only builds for a cpu can be exported")
+    if build.ranges:
+        shown = ", ".join(f"{name}: {each}" for name, each in build.ranges.items())
+        raise ExportError(f"{source}: found a build for the range {shown}; only builds of fixed sizes can be exported")
     check_folder(folder)
     chosen = choose_levels(target.description, levels)
     lowered = lower_build(build, target)

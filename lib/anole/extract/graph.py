@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import tvm
-from tvm import ir, relax, tirx
+from tvm import ir, relax
 
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
@@ -30,6 +30,7 @@ from anole.extract.passes.weight_only import WEIGHT_ONLY, scheme_of, store_weigh
 from anole.extract.passes.whole_floats import keep_whole_floats
 from anole.host.guard import step
 from anole.targets.base import Target
+from anole.targets.shared.symbols import usual_shape
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
@@ -221,10 +222,7 @@ def _is_exact(call: ir.Call) -> bool:
 
 
 def _shape(ty: Any) -> tuple[int, ...] | None:
-    shape = getattr(ty, "shape", None)
-    if shape is None or not all(isinstance(extent, tirx.IntImm) for extent in shape):
-        return None
-    return tuple(int(extent) for extent in shape)
+    return usual_shape(getattr(ty, "shape", None))
 
 
 def _static(model: ModelSpec, info: TensorInfo, ty: Any) -> TensorInfo:

@@ -128,7 +128,8 @@ def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
         vary_constants(network)
     elif has_none or weights == "drawn":
         with step("drawing weights"):
-            draw_weights(network, tuple(example_inputs(model).values()))
+            # Weights are drawn so that the outputs depend on the inputs, and are the same for inputs of all sizes.
+            draw_weights(network, tuple(example_inputs(model.at(model.usual_sizes)).values()))
     return network
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.documents.build import TensorInfo, read_build, refuse_other_files
+from anole.declared.ranges import SizeRange
+from anole.documents.build import Build, TensorInfo, read_build, refuse_other_files
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.network_runner import runner_of
@@ -26,8 +27,14 @@ def describe_build(folder: Path) -> str:
     lines = []
     for title, infos in (("inputs", build.inputs), ("outputs", build.outputs)):
         width = max((len(info.name) for info in infos), default=0)
-        lines += [f"{title}:", *(f"  {info.name:<{width}}  {info.dtype} {list(info.shape)}" for info in infos)]
+        lines += [f"{title}:", *(f"  {info.name:<{width}}  {info.dtype} {_shape(info)}" for info in infos)]
+    lines += [f"{name} may be {each}" for name, each in (build.ranges or {}).items()]
     return "\n".join(lines)
+
+
+def _shape(info: TensorInfo) -> str:
+    names = info.varying or (None,) * len(info.shape)
+    return f"[{', '.join(name or str(extent) for name, extent in zip(names, info.shape, strict=True))}]"
 
 
 def run_build(
@@ -45,7 +52,7 @@ def run_build(
     """
     build = read_build(folder)
     refuse_other_files(folder, build)
-    inputs = _read_inputs(build.inputs, input_paths) if input_paths else draw_inputs(build, seed)
+    inputs = _read_inputs(build, input_paths) if input_paths else draw_inputs(build, seed)
     target = get_target(build.target_description)
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
@@ -57,8 +64,9 @@ def run_build(
     return outputs
 
 
-def _read_inputs(infos: Sequence[TensorInfo], paths: Sequence[Path]) -> list[NDArray[Any]]:
+def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
     """Returns the inputs of a build, in order."""
+    infos, sizes = build.inputs, dict[str, int]()
     arrays: dict[str, NDArray[Any]] = {}
     for path, info in zip(paths, [*infos, *[None] * len(paths)], strict=False):
         try:
@@ -71,10 +79,24 @@ def _read_inputs(infos: Sequence[TensorInfo], paths: Sequence[Path]) -> list[NDA
             arrays |= dict(loaded)
     for info in infos:
         found = arrays.get(info.name)
-        if found is None or found.shape != info.shape:
+        if found is None or not _fits(found, info, build.ranges or {}, sizes):
             shown = "none" if found is None else f"shape {list(found.shape)}"
-            raise BuildError(f"input {info.name}: found {shown}; expected {info.dtype} of shape {list(info.shape)}")
+            known = {name: f"{each}" for name, each in (build.ranges or {}).items()} | {
+                n: f"{s}" for n, s in sizes.items()
+            }
+            where = f", {', '.join(f'{name} {each}' for name, each in known.items())}" if known else ""
+            raise BuildError(f"input {info.name}: found {shown}; expected {info.dtype} of shape {_shape(info)}{where}")
     return [np.ascontiguousarray(arrays[info.name], info.dtype) for info in infos]
+
+
+def _fits(found: NDArray[Any], info: TensorInfo, ranges: Mapping[str, SizeRange], sizes: dict[str, int]) -> bool:
+    """Returns whether an array has an input's shape, and notes the sizes that it gives to ranges."""
+    if info.varying is None or found.ndim != len(info.shape):
+        return found.shape == info.shape
+    pairs = list(zip(info.varying, info.shape, found.shape, strict=True))
+    if any(own != size if name is None else size not in ranges[name] for name, own, size in pairs):
+        return False
+    return all(sizes.setdefault(name, size) == size for name, _, size in pairs if name is not None)
 
 
 def _write(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:

@@ -22,4 +22,4 @@ def test_the_outputs_of_a_tile_are_a_dilation_apart(dilation: tuple[int, int], s
         image, first_y, first_x = tiles.first(tiles.number(n, y, x))
         row, column = tiles.within(y, x)
         assert (image, first_y + row * dilation[0], first_x + column * dilation[1]) == (n, y, x)
-    assert tiles.padded_count % 8 == 0 and 0 <= tiles.padded_count - tiles.count < 8
+    assert 0 <= tiles.blocks * tiles.in_block - tiles.count < tiles.in_block == 8

@@ -16,7 +16,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.compile.passes.kernel_calls import Pattern, bindings, called, marked
-from anole.extract.passes.mutators import rewritten
+from anole.extract.passes.mutators import extents, rewritten
 
 _LEAST_SAVED = 1 << 17
 """Operations from which on computing a small tensor once saves more than a kernel of its own takes."""
@@ -113,4 +113,4 @@ def _is_tensor(value: ir.Expr) -> bool:
 
 
 def _size(value: ir.Expr) -> int:
-    return prod(map(int, value.ty.shape))
+    return prod(extents(value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import dropwhile
 from math import prod
+from typing import Any
 
 import tvm
 from tvm import ir, relax
@@ -18,6 +19,7 @@ from anole.extract.passes.mutators import ELEMENTWISE, bound_call, extents, rewr
 from anole.extract.passes.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.extract.passes.weight_only import scheme_of
 from anole.targets.shared.reference import data_shape, weight_shape
+from anole.targets.shared.symbols import usual, usual_shape
 from anole.task import Conv2d, Workload
 
 Shape = tuple[int, ...]
@@ -54,7 +56,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
             made = relax.Call(call.op, [left, right], call.attrs)
         else:
             made = relax.op.matmul(left, right, out_dtype=call.attrs.out_dtype)
-        return self._given_back(made, _extents(call))
+        return self._given_back(made, call.ty.shape)
 
     def _elementwise(self, call: ir.Call) -> ir.Expr:
         """Applies an operator on reshaped values to the flat values instead."""
@@ -65,12 +67,12 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         operands = [self._aligned(operand, shape, _extents(flat)) for operand in call.args]
         if any(operand is None for operand in operands):
             return call
-        return self._given_back(ir.Call(call.op, operands, call.attrs), shape)
+        return self._given_back(ir.Call(call.op, operands, call.attrs), call.ty.shape)
 
-    def _given_back(self, made: ir.Expr, shape: Shape) -> ir.Expr:
+    def _given_back(self, made: ir.Expr, shape: Any) -> ir.Expr:
         """Reshapes a flat value to the shape that its readers expect."""
         flat = self._kept(made)
-        return flat if _extents(flat) == shape else relax.op.reshape(flat, shape)
+        return flat if _extents(flat) == usual_shape(shape) else relax.op.reshape(flat, shape)
 
     def _kept(self, made: ir.Expr) -> relax.Var:
         """Binds the result of an anchor or of its epilogue to a variable."""
@@ -104,7 +106,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
             return value
         source = self._reshaped_from(value)
         value = value if source is None else source
-        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, shape))
+        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, _joined(value, shape)))
 
     def _reshaped_from(self, value: ir.Expr) -> relax.Var | None:
         call = bound_call(self, value, "relax.reshape")
@@ -113,3 +115,14 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
 
 def _extents(value: ir.Expr) -> Shape:
     return tuple(extents(value))
+
+
+def _joined(value: ir.Expr, shape: Shape) -> list[Any]:
+    """Returns a shape, which has the usual sizes, as products of a value's own extents, which may vary."""
+    own, found = [extent for extent in value.ty.shape if usual(extent) != 1], []
+    for wanted in shape:
+        product: Any = 1
+        while (usual(product) or 0) < wanted and own:
+            product = own.pop(0) * product
+        found.append(product if usual(product) == wanted else wanted)
+    return found

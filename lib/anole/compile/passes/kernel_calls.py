@@ -10,6 +10,8 @@ import tvm
 from tvm import ir, relax, tirx
 from tvm_ffi import dtype
 
+from anole.targets.shared.symbols import usual_shape
+
 
 class Pattern(IntEnum):
     """TVM's patterns of operators, the attribute ``op_pattern`` of a function, by which it decides what to fuse."""
@@ -49,5 +51,5 @@ def marked(
 
 
 def size_bytes(ty: Any) -> int:
-    """Returns the size of a tensor or buffer of this type."""
-    return prod(map(int, ty.shape)) * int(dtype(str(ty.dtype)).itemsize)
+    """Returns the size of a tensor or buffer of this type, of the usual sizes where it varies."""
+    return prod(usual_shape(ty.shape) or ()) * int(dtype(str(ty.dtype)).itemsize)

@@ -86,7 +86,7 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
         data = first.args[0]
         if not keeps_order(extents(data), _axes(first), extents(between), _axes(call)):
             return call
-        return relax.op.reshape(data, extents(call))
+        return relax.op.reshape(data, call.ty.shape)
 
     def _sliced(self, call: ir.Call) -> ir.Expr:
         permuted = bound_call(self, call.args[0], "relax.permute_dims")

@@ -11,6 +11,8 @@ import tvm
 from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
+from anole.targets.shared.symbols import usual_shape
+
 _BINARY = "add subtract multiply divide maximum minimum power equal not_equal greater greater_equal less less_equal"
 _UNARY = "abs astype ceil clip erf exp floor log negative round rsqrt sigmoid sqrt square tanh"
 _ACTIVATIONS = "gelu gelu_tanh leakyrelu relu relu6 silu"
@@ -90,9 +92,8 @@ def read_counts(module: tvm.IRModule) -> Counter[relax.Var]:
 
 
 def extents(expr: ir.Expr) -> list[int]:
-    """Returns a tensor's shape; an empty list for scalars, unknown shapes and expressions that are no tensors."""
-    shape = getattr(expr.ty, "shape", None) or ()
-    return [int(extent) for extent in shape] if all(isinstance(extent, tirx.IntImm) for extent in shape) else []
+    """Returns a tensor's shape with the usual sizes; an empty list for scalars, unknown shapes, and all but tensors."""
+    return list(usual_shape(getattr(expr.ty, "shape", None)) or ())
 
 
 def value_behind(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:

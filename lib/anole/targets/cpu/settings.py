@@ -157,4 +157,5 @@ KIND = Kind(
     measurable_elsewhere=True,
     observable=True,
     inventory=_inventory,
+    serves_ranges=lambda settings: settings.get("precision", FLOAT32) == FLOAT32 and "weights" not in settings,
 )

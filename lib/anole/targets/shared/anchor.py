@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tvm_ffi
 from tvm import s_tir, te, tirx
 
 from anole.targets.base import ANCHOR
@@ -102,11 +103,17 @@ def convolve(
     return te.compute((w.batch, rows, columns, filters), point, name=name, attrs={ANCHOR: w.operator})
 
 
-def crop(result: te.Tensor, *shape: int) -> te.Tensor:
+def crop(result: te.Tensor, *shape: Any) -> te.Tensor:
     """Returns the part of a result that has this shape, from its first element on."""
-    if tuple(map(int, result.shape)) == shape:
+    if all(is_same_extent(own, other) for own, other in zip(result.shape, shape, strict=True)):
         return result
     return te.compute(shape, lambda *at: result[at], name="crop")
+
+
+def is_same_extent(one: Any, other: Any) -> bool:
+    """Returns whether two extents, numbers or expressions, are the same for sure."""
+    known = [isinstance(each, (int, tirx.IntImm)) for each in (one, other)]
+    return int(one) == int(other) if all(known) else not any(known) and tvm_ffi.structural_equal(one, other)
 
 
 def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:

@@ -21,8 +21,9 @@ class OutputTiles:
         dilation: every which row and column of an image is in the same tile.
         rows: rows of tiles in one image of every so many rows.
         columns: columns of tiles in one image of every so many columns.
-        count: number of tiles in all images.
-        padded_count: number of tiles including those that fill up the last block.
+        count: number of tiles in all images, an expression where the number of images varies.
+        blocks: number of blocks of tiles that are computed together; the last one may be filled up.
+        in_block: number of tiles of a block.
     """
 
     size: int
@@ -30,15 +31,32 @@ class OutputTiles:
     dilation: tuple[int, int]
     rows: int
     columns: int
-    count: int
-    padded_count: int
+    count: Any
+    blocks: Any
+    in_block: int
 
     @classmethod
     def of(cls, w: Conv2d, size: int, in_block: int) -> Self:
         """Returns the tiles of the given size; `in_block` of them are computed together."""
         rows, columns = grid(w, size)
         count = tile_count(w, size)
-        return cls(size, w.kernel[0], w.dilation, rows, columns, count, -(-count // in_block) * in_block)
+        return cls(size, w.kernel[0], w.dilation, rows, columns, count, (count + in_block - 1) // in_block, in_block)
+
+    @property
+    def axes(self) -> tuple[Any, ...]:
+        """The axes along which tiles are numbered: one, with those that fill up the last block.
+
+        Where the number of images varies, these are the blocks and the tiles of each, so that the latter are known.
+        """
+        return (self.blocks * self.in_block,) if isinstance(self.count, int) else (self.blocks, self.in_block)
+
+    def joined(self, *places: Any) -> Any:
+        """Returns the number of the tile at a place along the axes."""
+        return places[0] if len(places) == 1 else places[0] * self.in_block + places[1]
+
+    def parted(self, number: Any) -> tuple[Any, ...]:
+        """Returns the place of a tile along the axes."""
+        return (number,) if len(self.axes) == 1 else (number // self.in_block, number % self.in_block)
 
     @property
     def points(self) -> int:

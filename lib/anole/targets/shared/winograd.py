@@ -123,21 +123,23 @@ def transformed(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
 
 
 def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te.Tensor) -> te.Tensor:
-    """Returns B^T d B of every tile, (points, points, tiles, in); tiles that fill up the last block are zero."""
+    """Returns B^T d B of every tile, (points, points, *axes, in); tiles that fill up the last block are zero."""
     top, left, _, _ = w.padding
-    shape = (tiles.points, tiles.points, tiles.padded_count, w.in_channels)
+    shape = (tiles.points, tiles.points, *tiles.axes, w.in_channels)
 
-    def point(i: Any, j: Any, tile: Any, c: Any) -> Any:
+    def point(i: Any, j: Any, *at: Any) -> Any:
+        *place, c = at
+        tile = tiles.joined(*place)
         n, y_first, x_first = tiles.first(tile)
         y, x = y_first + i * w.dilation[0] - top, x_first + j * w.dilation[1] - left
         inside = tirx.all(tile < tiles.count, y >= 0, y < w.height, x >= 0, x < w.width)
         return tirx.if_then_else(inside, data[n, y, x, c], tirx.const(0, w.dtype))
 
-    def column(a: Any, j: Any, tile: Any, c: Any) -> Any:
-        return transformed(filtering.data, a, [patch[i, j, tile, c] for i in range(tiles.points)])
+    def column(a: Any, j: Any, *at: Any) -> Any:
+        return transformed(filtering.data, a, [patch[(i, j, *at)] for i in range(tiles.points)])
 
-    def both(a: Any, b: Any, tile: Any, c: Any) -> Any:
-        return transformed(filtering.data, b, [columns[a, j, tile, c] for j in range(tiles.points)])
+    def both(a: Any, b: Any, *at: Any) -> Any:
+        return transformed(filtering.data, b, [columns[(a, j, *at)] for j in range(tiles.points)])
 
     patch = te.compute(shape, point, name="winograd_patch")
     columns = te.compute(shape, column, name="winograd_data_columns")
@@ -151,12 +153,12 @@ def transform_product(w: Conv2d, tiles: OutputTiles, filtering: Filtering, produ
     """
     size, points = tiles.size, range(tiles.points)
 
-    def half(y: Any, b: Any, tile: Any, f: Any) -> Any:
-        return transformed(filtering.output, y, [product[a, b, tile, f] for a in points])
+    def half(y: Any, b: Any, *at: Any) -> Any:
+        return transformed(filtering.output, y, [product[(a, b, *at)] for a in points])
 
     def both(n: Any, y: Any, x: Any, f: Any) -> Any:
         tile, (row, column) = tiles.number(n, y, x), tiles.within(y, x)
-        return transformed(filtering.output, column, [columns[row, b, tile, f] for b in points])
+        return transformed(filtering.output, column, [columns[(row, b, *tiles.parted(tile), f)] for b in points])
 
     columns = te.compute((size, *product.shape[1:]), half, name="winograd_output_columns")
     shape = (w.batch, w.out_height, w.out_width, w.out_channels)

@@ -176,6 +176,6 @@ def test_what_is_between_winograds_kernels_is_in_the_memory_of_the_gpu() -> None
         host = compile_kernel(scheduled(WINOGRAD, config), TARGET.description).mod.inspect_source()
     allocated = re.findall(r"%(\w+) = .*call ptr %\d+\(i32 (\d+), i32 %dev_id, i64 (\d+)", host)
     tiles = output_tiles(WINOGRAD, config)
-    sizes = [4 * tiles.points**2 * tiles.padded_count * channels for channels in (32, 64)]
+    sizes = [4 * tiles.points**2 * tiles.axes[0] * channels for channels in (32, 64)]
     names, on_cuda = ("winograd_data", "winograd_product"), str(tvm.cuda().dlpack_device_type())
     assert allocated == [(name, on_cuda, str(size)) for name, size in zip(names, sizes, strict=True)]

@@ -25,6 +25,7 @@ from anole.targets.cpu.default.single_results import separate_results
 from anole.targets.cpu.default.whole_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
 from anole.targets.shared.nodes import blocks_of
+from anole.targets.shared.symbols import of_usual_sizes
 
 _log = logging.getLogger(__name__)
 
@@ -33,11 +34,17 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Returns an equivalent function, parallel and vectorised where that pays.
 
     It never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
-    tried, and finally the function stays as it was.
+    tried, and finally the function stays as it was. Where sizes vary, the usual ones decide how it is scheduled.
     """
-    for strategy in (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops):
+    usual = of_usual_sizes(func)
+    strategies = (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops)
+    for strategy in strategies if usual is func else (_schedule_rows, _schedule_blocks, _schedule_outer_loops):
         try:
-            schedule = strategy(s_tir.Schedule(tvm.IRModule({"main": separate_results(func)})), machine)
+            schedule = strategy(s_tir.Schedule(tvm.IRModule({"main": separate_results(usual)})), machine)
+            if usual is not func:
+                # Decided for the usual sizes; each step keeps the meaning of the function of all sizes.
+                steps, schedule = schedule.trace, s_tir.Schedule(tvm.IRModule({"main": separate_results(func)}))
+                steps.apply_to_schedule(schedule, remove_postproc=False)
             _lower(schedule.mod["main"])
         except Exception as error:
             # TVM fails with many exception types, from ScheduleError to InternalError.

@@ -135,7 +135,8 @@ def prefetch(func: tirx.PrimFunc, loop: tirx.For, later: Callable[..., Sequence[
     """
     (realize,) = collect(loop.body, s_tir.SBlockRealize)
     begun = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in collect(loop.body, tirx.For)}
-    weight = max(collect(realize.block.body, ir.TensorLoad), key=lambda load: len(load.indices))
+    loads = collect(realize.block.body, ir.TensorLoad)
+    weight = next(load for load in reversed(loads) if any(load.source.same_as(param) for param in func.params))
     bound = {own.var: value for own, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
     *outer, last = later(*(with_values(with_values(index, bound), begun) for index in weight.indices))
     line = tirx.Var("line", "int32")

@@ -14,6 +14,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.shared import anchor
+from anole.targets.shared.symbols import simplified
 from anole.targets.shared.templates import UnpackedTemplate, in_panels
 from anole.targets.shared.words import product
 from anole.task import BatchMatmul, Dense
@@ -39,7 +40,7 @@ class _ProductTemplate:
         lanes = self.unit.lanes_of(config["tile_x"][2])
         vectors = config["tile_x"][2] // lanes
 
-        y_parallel, y_tile, y_register = sch.split(y, config["tile_y"])
+        y_parallel, y_tile, y_register = sch.split(y, [None, *config["tile_y"][1:]])
         x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, lanes])
         k_outer, k_inner = sch.split(k, config["tile_k"])
         chunks = [*batch, y_parallel, x_parallel] if batch else [x_parallel, y_parallel]
@@ -81,15 +82,17 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
 
 
 def _multiply(
-    w: Dense | BatchMatmul, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[int, ...]
+    w: Dense | BatchMatmul, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[Any, ...]
 ) -> te.Tensor:
     """Returns the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
     *batch, own_rows, _ = shape
-    panel, rows, columns = config["tile_x"][2], prod(config["tile_y"]), prod(config["tile_x"])
+    panel, columns, chunk = config["tile_x"][2], prod(config["tile_x"]), prod(config["tile_y"][1:])
+    # As many chunks of rows as a size that varies needs.
+    rows = prod(config["tile_y"]) if isinstance(own_rows, int) else simplified((own_rows + chunk - 1) // chunk * chunk)
     k = te.reduce_axis((0, int(data.shape[-1])), "k")
 
     def point(y: Any, x: Any, *b: Any) -> Any:
-        row = y if rows == own_rows else tirx.min(y, own_rows - 1)
+        row = y if anchor.is_same_extent(rows, own_rows) else tirx.min(y, own_rows - 1)
         return te.sum(product(w.dtype, data[(*b, row, k)], panels[(*b, x // panel, k, x % panel)]), axis=k)
 
     at = (lambda b, y, x: point(y, x, b)) if batch else (lambda y, x: point(y, x))

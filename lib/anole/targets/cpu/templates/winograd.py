@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm_ffi
@@ -16,9 +16,11 @@ from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.conv2d import Conv2dTemplate
 from anole.targets.cpu.templates.conv2d_space import padded_filters
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
+from anole.targets.cpu.templates.tile_blocks import COLUMNS, by_blocks
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
 from anole.targets.shared.nodes import collect, nest_around, with_each, with_values
+from anole.targets.shared.output_tiles import OutputTiles
 from anole.targets.shared.templates import ChoiceTemplate, in_panels
 from anole.targets.shared.winograd import Filtering, minimal_filtering, transform_data, transform_product
 from anole.task import Conv2d
@@ -59,8 +61,13 @@ class WinogradTemplate:
         panel = config["tile_f"][2]
         lanes = self.unit.lanes_of(panel)
         points = output_tiles(workload, config).points
-        sch, epilogue = _join_outputs(func, workload.dilation)
-        parallel, panel_loop = _schedule_output(sch, epilogue, config, lanes, points)
+        batch = func.params[0].ty.shape[0]
+        if isinstance(batch, tirx.IntImm):
+            sch, epilogue = _join_outputs(func, workload.dilation)
+            parallel, panel_loop = _schedule_output(sch, epilogue, config, lanes, points)
+        else:
+            sch, epilogue = _join_outputs(func, output_tiles(replace(workload, batch=batch), config))
+            parallel, panel_loop = _schedule_blocks(sch, epilogue, config, lanes, points)
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
         channel_lanes = self.unit.lanes_of(workload.in_channels)
         _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
@@ -80,21 +87,22 @@ def _filtering(w: Conv2d, config: Config) -> Filtering:
 
 
 def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-    """Returns the products of all points, (points, points, tiles, filters of all panels)."""
-    points, _, tiles, channels = data.shape
+    """Returns the products of all points, (points, points, *axes of tiles, filters of all panels)."""
+    points, _, *tiles, channels = data.shape
     panels, panel = int(packed.shape[0]), int(packed.shape[4])
     rc = te.reduce_axis((0, channels), "rc")
 
-    def point(a: Any, b: Any, tile: Any, f: Any) -> Any:
-        return te.sum(data[a, b, tile, rc] * packed[f // panel, a, b, rc, f % panel], axis=rc)
+    def point(a: Any, b: Any, *at: Any) -> Any:
+        *tile, f = at
+        return te.sum(data[(a, b, *tile, rc)] * packed[f // panel, a, b, rc, f % panel], axis=rc)
 
-    return te.compute((points, points, tiles, panels * panel), point, name="winograd_product")
+    return te.compute((points, points, *tiles, panels * panel), point, name="winograd_product")
 
 
-def _join_outputs(func: tirx.PrimFunc, dilation: tuple[int, int]) -> tuple[s_tir.Schedule, SBlockRV]:
+def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> tuple[s_tir.Schedule, SBlockRV]:
     """Joins the output transform and the epilogue in one block; returns the schedule and the block.
 
-    The block's loops are (n, y, x, f) or, with a dilation, those of `_take_apart`.
+    The block's loops are (n, y, x, f), those of `_take_apart` with a dilation, or those of `by_blocks` with tiles.
     """
     sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
@@ -103,10 +111,13 @@ def _join_outputs(func: tirx.PrimFunc, dilation: tuple[int, int]) -> tuple[s_tir
     for name, value in sch.get(block).annotations.items():
         sch.annotate(sch.get_sblock("winograd_product"), name, value)
     sch.compute_inline(block)
-    if dilation == (1, 1):
+    if apart == (1, 1):
         return sch, epilogue
     name = sch.get(epilogue).name_hint
-    sch = s_tir.Schedule(_take_apart(anchor.scheduled(sch), name, dilation))
+    func = anchor.scheduled(sch)
+    sch = s_tir.Schedule(
+        by_blocks(func, name, apart) if isinstance(apart, OutputTiles) else _take_apart(func, name, apart)
+    )
     return sch, sch.get_sblock(name)
 
 
@@ -121,7 +132,7 @@ def _schedule_output(
     f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
     sch.reorder(*images, row, column, f_chunk, panel_loop, register, y_inner, x_inner, vector)
     tile = sch.fuse(*images, row, column)
-    columns = sch.get_sblock("winograd_output_columns")
+    columns = sch.get_sblock(COLUMNS)
     # TVM can only simplify a tile's position in NHWC to its number before the tiles are split.
     sch.compute_at(columns, register, preserve_unit_loops=True)
     chunk, tile = sch.split(tile, [None, config["tile_p"][0] * config["tile_p"][1]])
@@ -135,12 +146,31 @@ def _schedule_output(
     return parallel, panel_loop
 
 
+def _schedule_blocks(
+    sch: s_tir.Schedule, epilogue: SBlockRV, config: Config, lanes: int, points: int
+) -> tuple[Any, Any]:
+    """Schedules the output transform of any number of images; returns the loops over chunks and over the panels."""
+    chunk, tile, y_inner, x_inner, f = sch.get_loops(epilogue)
+    f_parallel, f_tile, panel = config["tile_f"]
+    f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
+    outer = [f_chunk, chunk] if config["parallel_order"] == "fy" else [chunk, f_chunk]
+    sch.reorder(*outer, panel_loop, tile, register, y_inner, x_inner, vector)
+    columns = sch.get_sblock(COLUMNS)
+    sch.compute_at(columns, register, preserve_unit_loops=True)
+    parallel = sch.fuse(*outer)
+    sch.parallel(parallel)
+    _transform_columns(sch, columns, points)
+    _unroll(sch, y_inner, x_inner, points)
+    sch.vectorize(vector)
+    return parallel, panel_loop
+
+
 def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lanes: int) -> tuple[Any, Any]:
     """Multiplies the matrices of all points for one panel of filters; returns the loops over tiles and channels."""
     block = sch.get_sblock("winograd_product")
     sch.compute_at(block, panel_loop, preserve_unit_loops=True)
     out = sch.cache_write(block, 0, "local")
-    *_, a, b, tile, f, rc = sch.get_loops(block)
+    *_, a, b, tile, f, rc = _with_one_tile_loop(sch, block, 2)
     p_tile, p_register = sch.split(tile, [None, config["tile_p"][1]])
     f_register, f_vector = sch.split(f, [None, lanes])
     channels, unrolled = int(sch.get(rc).extent), config["unroll_rc"]
@@ -174,7 +204,7 @@ def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) 
     block = sch.get_sblock("winograd_data")
     if parallel is not None:
         sch.compute_at(block, parallel, preserve_unit_loops=True)
-    a, b, tile, channel = sch.get_loops(block)[-4:]
+    *_, a, b, tile, channel = _with_one_tile_loop(sch, block, 1)
     channel, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, channel, a, b, vector)
     # The points of a tile are written together. At a distance of a power of two they would evict each other from the
@@ -187,7 +217,7 @@ def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) 
     sch.compute_at(columns, channel, preserve_unit_loops=True)
     column = _transform_columns(sch, columns, points)
     sch.compute_at(patch, column, preserve_unit_loops=True)
-    row, _, _, patch_vector = sch.get_loops(patch)[-4:]
+    *_, row, _, _, patch_vector = _with_one_tile_loop(sch, patch, 1)
     sch.set_scope(patch, 0, "local")
     _unroll(sch, a, b, points)
     sch.unroll(row)
@@ -195,9 +225,18 @@ def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) 
         sch.vectorize(loop)
 
 
+def _with_one_tile_loop(sch: s_tir.Schedule, block: SBlockRV, inside: int) -> list[Any]:
+    """Returns a block's loops, with so many inside those over tiles; a loop over blocks is fused with the tiles'."""
+    loops = list(sch.get_loops(block))
+    if len(sch.get(block).iter_vars) == inside + 3:
+        return loops
+    *outer, at_block, at_tile = loops[:-inside]
+    return [*outer, sch.fuse(at_block, at_tile), *loops[-inside:]]
+
+
 def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> Any:
     """Transforms a tile along its first axis, column by column; returns the loop over columns."""
-    row, column, _, vector = sch.get_loops(columns)[-4:]
+    *_, row, column, _, vector = _with_one_tile_loop(sch, columns, 1)
     sch.reorder(column, row, vector)
     sch.set_scope(columns, 0, "local")
     _unroll(sch, column, row, points)

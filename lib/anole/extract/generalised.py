@@ -1,0 +1,232 @@
+"""One network for all sizes of a range, made from the networks of a few: what differs between them follows the sizes.
+
+A model is imported at fixed sizes, as every other model, so that each pass may compute with numbers. In normal form,
+the networks of two sizes next to each other differ in numbers alone, which are sums of products of the sizes. Another
+network, at other sizes, has to agree, or the model is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import product
+from operator import mul
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import ir, relax, sym, tirx
+
+from anole.errors import ExtractError
+from anole.extract.imported import Imported
+from anole.extract.passes.mutators import bindings, operator_of, value_of
+
+if TYPE_CHECKING:
+    from anole.declared.entries import ModelSpec
+
+Sizes = Mapping[str, int]
+
+LARGEST = "tir_var_upper_bound"
+"""TVM's attribute of a function: the largest values of its symbols, for which it plans memory."""
+
+
+class Differs(ValueError):
+    """Networks of several sizes differ in more than sizes."""
+
+
+def generalised(model: ModelSpec, usual: Imported, load: Callable[[ModelSpec], Imported]) -> Imported:
+    """Returns a model's network for all sizes of its ranges, given that of the usual sizes.
+
+    Args:
+        model: the model, with ranges.
+        usual: its network in normal form at the usual sizes.
+        load: returns its network in normal form at other, fixed sizes.
+
+    Raises:
+        ExtractError: the model cannot be imported, or its networks do not follow its sizes.
+    """
+    samples = list(_samples(model))
+    networks = [usual, *(load(model.at(sizes)) for sizes in samples[1:])]
+    try:
+        module = _Joiner(samples).joined([each.module for each in networks])
+    except Differs as error:
+        ranges = ", ".join(f"{name}: {each}" for name, each in model.ranges.items())
+        raise ExtractError(
+            f"model {model.name}: no network serves all sizes of {ranges}: {error}. "
+            "Give fixed sizes, and a model for each"
+        ) from error
+    main = module["main"].with_attr(LARGEST, {name: each.most for name, each in model.ranges.items()})
+    module.update_func(module.get_global_var("main"), main)
+    fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
+    inputs = [replace(info, varying=_texts(param.ty)) for info, param in zip(usual.inputs, main.params, strict=True)]
+    for info in inputs:
+        if any((info.varying or ())[1:]):
+            raise ExtractError(
+                f"model {model.name}: input {info.name}: found the extents {list(info.varying or ())} in ranges; "
+                "only the first one, such as its batch, may be in one"
+            )
+    return replace(
+        usual,
+        module=module,
+        inputs=tuple(inputs),
+        outputs=tuple(replace(info, varying=_texts(ty)) for info, ty in zip(usual.outputs, fields, strict=True)),
+    )
+
+
+def _texts(ty: Any) -> tuple[str | None, ...] | None:
+    """Returns the extents of a tensor that vary, as text, and None for all others; None if none does."""
+    texts = tuple(None if isinstance(extent, tirx.IntImm) else str(extent) for extent in ty.shape)
+    return texts if any(texts) else None
+
+
+def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
+    """Yields sizes: each range's usual one or the next, in all combinations, and the third of all."""
+    for choice in product(*(each.samples[:2] for each in model.ranges.values())):
+        yield dict(zip(model.ranges, choice, strict=True))
+    yield {name: each.samples[2] for name, each in model.ranges.items()}
+
+
+class _Joiner:
+    """Walks several networks together and builds the one of all sizes.
+
+    Attributes:
+        samples: the sizes of each network; all but the last are the corners of a box, whose sides are 1.
+    """
+
+    def __init__(self, samples: Sequence[Sizes]) -> None:
+        self._samples = samples
+        self._symbols = {name: tirx.Var(name, "int64") for name in samples[0]}
+        self._analyzer = sym.Analyzer()
+        self._known: list[dict[relax.Var, relax.Var]] = [{} for _ in samples]
+        self._builder = relax.BlockBuilder()
+
+    def joined(self, modules: Sequence[tvm.IRModule]) -> tvm.IRModule:
+        """Returns the module of all sizes."""
+        mains = [module["main"] for module in modules]
+        params = [self._param(each) for each in zip(*(main.params for main in mains), strict=True)]
+        bound = [list(bindings(main)) for main in mains]
+        if len({len(each) for each in bound}) > 1:
+            raise Differs(f"it has {len(bound[0])} operators at {_told(self._samples[0])}, {len(bound[-1])} at others")
+        with self._builder.function("main", params):
+            with self._builder.dataflow():
+                for each in zip(*bound, strict=True):
+                    made = self._builder.emit(self._joined([binding.value for binding in each]))
+                    self._note([binding.var for binding in each], made)
+                result = self._builder.emit_output(self._joined([main.body.body for main in mains]))
+            self._builder.emit_func_output(result)
+        return self._builder.get()
+
+    def _param(self, params: Sequence[relax.Var]) -> relax.Var:
+        made = relax.Var(str(params[0].name), self._type([param.ty for param in params]))
+        self._note(params, made)
+        return made
+
+    def _note(self, variables: Sequence[relax.Var], made: relax.Var) -> None:
+        for known, variable in zip(self._known, variables, strict=True):
+            known[variable] = made
+
+    def _joined(self, each: Sequence[ir.Expr]) -> ir.Expr:
+        first = each[0]
+        if any(type(other) is not type(first) for other in each):
+            raise Differs("its operators are others at other sizes")
+        if isinstance(first, relax.Var):
+            (found, *others) = (known[variable] for known, variable in zip(self._known, each, strict=True))
+            if any(not found.same_as(other) for other in others):
+                raise Differs("its values are read by others at other sizes")
+            return found
+        if isinstance(first, ir.GenericConst):
+            return self._constant([value_of(constant) for constant in each], first)
+        if isinstance(first, relax.ShapeExpr):
+            return relax.ShapeExpr([self._size(extents) for extents in _together(shape.values for shape in each)])
+        if isinstance(first, tirx.IntImm):
+            return self._size(each)
+        if isinstance(first, ir.Tuple):
+            return relax.Tuple([self._joined(fields) for fields in _together(one.fields for one in each)])
+        if isinstance(first, relax.TupleGetItem):
+            return relax.TupleGetItem(self._joined([one.tuple_value for one in each]), first.index)
+        if isinstance(first, ir.Call):
+            return self._call(each)
+        for other in each[1:]:
+            if not _is_same(first, other):
+                raise Differs(f"it computes with {first} at {_told(self._samples[0])} and with {other} at others")
+        return first
+
+    def _call(self, calls: Sequence[ir.Call]) -> ir.Expr:
+        first, name = calls[0], operator_of(calls[0])
+        for other in calls[1:]:
+            if not _is_same(first.op, other.op) or not _is_same(first.attrs, other.attrs):
+                raise Differs(f"{name or 'a function'} is another operator, or has other attributes, at other sizes")
+        operands = [self._joined(operands) for operands in _together(call.args for call in calls)]
+        types = [self._type(types) for types in _together(call.ty_args for call in calls)]
+        return ir.Call(first.op, operands, first.attrs, types)
+
+    def _type(self, types: Sequence[Any]) -> Any:
+        first = types[0]
+        if isinstance(first, ir.TupleType):
+            return ir.TupleType([self._type(fields) for fields in _together(each.fields for each in types)])
+        return relax.TensorType(
+            [self._size(extents) for extents in _together(each.shape for each in types)], first.dtype
+        )
+
+    def _size(self, numbers: Sequence[Any]) -> Any:
+        """Returns the number of all sizes: the sum over all subsets of sizes of products, by differences at corners."""
+        values, dtype = [int(number) for number in numbers], str(numbers[0].ty.dtype)
+        if len(set(values)) == 1:
+            return tirx.IntImm(dtype, values[0])
+        corners, names, terms = self._samples[:-1], list(self._symbols), []
+        least = corners[0]
+        for corner in corners:
+            changed = [name for name in names if corner[name] != least[name]]
+            inside = [
+                (-1) ** sum(other[name] != corner[name] for name in changed) * value
+                for other, value in zip(corners, values, strict=False)
+                if all(other[name] == least[name] for name in names if name not in changed)
+            ]
+            if factor := sum(inside):
+                terms.append((factor, changed))
+        last = self._samples[-1]
+        if sum(factor * _product(last[name] - least[name] for name in names) for factor, names in terms) != values[-1]:
+            raise Differs(f"a size is {', '.join(map(str, values))} at {'; '.join(map(_told, self._samples))}")
+        total: Any = tirx.IntImm("int64", 0)
+        for factor, changed in terms:
+            total = total + reduce(
+                mul, (self._symbols[name] - least[name] for name in changed), tirx.IntImm("int64", factor)
+            )
+        return self._analyzer.simplify(total)
+
+    def _constant(self, values: Sequence[Any], first: ir.GenericConst) -> ir.Expr:
+        """Returns a constant of all sizes, which may be a part of the largest one, from its first element on."""
+        if all(np.array_equal(value, values[0], equal_nan=value.dtype.kind == "f") for value in values):
+            return first
+        largest = values[-1]
+        for value in values:
+            part = largest[tuple(slice(size) for size in value.shape)] if value.ndim == largest.ndim else None
+            if part is None or not np.array_equal(part, value, equal_nan=value.dtype.kind == "f"):
+                shapes = ", ".join(str(list(each.shape)) for each in (values[0], largest))
+                raise Differs(f"it computes with constants that depend on the size, of shapes {shapes}")
+        axes = [axis for axis in range(largest.ndim) if len({value.shape[axis] for value in values}) > 1]
+        ends = [self._size([tirx.IntImm("int64", value.shape[axis]) for value in values]) for axis in axes]
+        whole = self._builder.emit(relax.const(largest, str(largest.dtype)))
+        return relax.op.strided_slice(whole, axes, [0] * len(axes), ends)
+
+
+def _together(parts: Any) -> list[tuple[Any, ...]]:
+    """Returns what is at the same place in several lists; raises Differs if one is longer."""
+    try:
+        return list(zip(*parts, strict=True))
+    except ValueError as error:
+        raise Differs("its values have other numbers of axes at other sizes") from error
+
+
+def _product(factors: Any) -> int:
+    return reduce(mul, factors, 1)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (one is not None and other is not None and bool(tvm_ffi.structural_equal(one, other)))
+
+
+def _told(sizes: Sizes) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())

@@ -1,0 +1,74 @@
+"""A Winograd convolution of any number of images writes its outputs by blocks of tiles; the last one may be partial.
+
+TVM splits loops over a number of tiles that it does not know only into parts that it cannot reorder. So the loops over
+images, rows and columns are replaced by loops over blocks, the tiles of a block and the outputs of a tile; a condition
+leaves out what is beyond the last tile or outside of the image.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, s_tir, sym, tirx
+
+from anole.targets.shared.nodes import collect, nest_around, with_each, with_values
+from anole.targets.shared.output_tiles import OutputTiles
+
+COLUMNS = "winograd_output_columns"
+
+
+def by_blocks(func: tirx.PrimFunc, name: str, tiles: OutputTiles) -> tirx.PrimFunc:
+    """Returns a function in which a block's loops (n, y, x, f) are (block of tiles, tile, y and x in it, f).
+
+    The nest around the block must be perfect.
+    """
+
+    def rewrite(outer: tirx.For) -> tirx.Stmt:
+        blocks = collect(outer, s_tir.SBlockRealize)
+        is_meant = [each.block.name_hint for each in blocks] == [name] and len(collect(outer, tirx.For)) == 4
+        return _rewritten(blocks[0].block, tiles) if is_meant else outer
+
+    return with_each(func, tirx.For, rewrite)
+
+
+def _rewritten(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:
+    n, y, x, f = block.iter_vars
+    extents = {"block": tiles.blocks, "tile": tiles.in_block, "y_in_tile": tiles.size, "x_in_tile": tiles.size}
+    own = [_axis(each, extent, n) for each, extent in extents.items()]
+    analyzer = sym.Analyzer()
+    for axis in (*own, f):
+        analyzer.bind(axis.var, axis.dom)
+    at_block, at_tile, y_in_tile, x_in_tile = (axis.var for axis in own)
+    number = tiles.joined(at_block, at_tile)
+    image, y_first, x_first = tiles.first(number)
+    d_y, d_x = tiles.dilation
+    whole = {n.var: image, y.var: y_first + y_in_tile * d_y, x.var: x_first + x_in_tile * d_x}
+
+    def place(source: Any, indices: Any) -> list[Any]:
+        """Returns where something is read or written; TVM would not find out that columns are of this very tile."""
+        if str(source.name) == COLUMNS:
+            return [y_in_tile, indices[1], at_block, at_tile, f.var]
+        return [analyzer.simplify(with_values(index, whole)) for index in indices]
+
+    def load(each: Any) -> Any:
+        return tirx.BufferLoad(each.source, place(each.source, each.indices))
+
+    def region(each: Any) -> Any:
+        firsts = place(each.source, [side.min for side in each.region])
+        sides = zip(firsts, each.region, strict=True)
+        return tirx.BufferRegion(each.source, [ir.Range.from_min_extent(first, side.extent) for first, side in sides])
+
+    value = tvm_ffi.structural_map(block.body.value, (ir.TensorLoad, load), order="post")
+    value = tvm_ffi.structural_map(with_values(value, whole), (tirx.EQ, analyzer.simplify), order="post")
+    store = tirx.BufferStore(block.body.buffer, value, place(block.body.buffer, block.body.indices))
+    within = (whole[axis.var] < axis.dom.extent for axis in (y, x))
+    body = tirx.IfThenElse(analyzer.simplify(tirx.all(number < tiles.count, *within)), store, None)
+    reads, writes = ([region(each) for each in regions] for regions in (block.reads, block.writes))
+    return nest_around(s_tir.SBlock([*own, f], reads, writes, block.name_hint, body))
+
+
+def _axis(name: str, extent: Any, like: tirx.IterVar) -> tirx.IterVar:
+    dtype = like.var.ty.dtype
+    extent = tirx.const(extent, dtype) if isinstance(extent, int) else extent
+    return tirx.IterVar(ir.Range(tirx.const(0, dtype), extent), tirx.Var(name, dtype), like.iter_type)

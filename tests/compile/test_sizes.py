@@ -1,0 +1,142 @@
+"""One build serves every size of a range, as a build of that size does, and refuses all others."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm.runtime.vm import VirtualMachine
+
+from anole.compile.build import BuildSettings, compile_build
+from anole.declared.entries import ModelSpec
+from anole.documents.build import Build, read_build
+from anole.documents.evaluation import read_evaluation
+from anole.errors import BuildError, ExtractError
+from anole.extract.tasks import extract_tasks
+from anole.extract.torch import example_inputs, make_network, run_network
+from anole.report.run import describe_build, run_build
+from anole.targets import get_target
+from anole.targets.cpu.settings import describe_cpu
+
+from .conftest import SHAPES
+
+SETTINGS = BuildSettings("net-cpu", "anole", 0, False, 0)
+
+
+def spec(name: str, extents: list[object]) -> ModelSpec:
+    return ModelSpec.from_json(name, {"source": f"torch:tiny:{name}", "inputs": {"x": extents}})
+
+
+def compiled(model: ModelSpec, folder: Path) -> Build:
+    target = get_target(describe_cpu())
+    manifest, _ = extract_tasks(model, "cpu", target)
+    return compile_build(model, manifest, SETTINGS, {}, folder)
+
+
+def run(folder: Path, *inputs: np.ndarray) -> list[np.ndarray]:
+    machine = VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())
+    found = machine["main"](*map(tvm.runtime.tensor, inputs))
+    return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
+
+
+@pytest.mark.parametrize(
+    "name", ["residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_first"]
+)
+def test_batches_of_all_sizes_are_computed_as_torch_does(project: Path, name: str) -> None:
+    model = spec(name, [{"batch": "1..6"}, *SHAPES[name][1:]])
+    build = compiled(model, project / "net")
+    assert read_build(project / "net") == build
+    assert build.inputs[0].varying == ("batch", *[None] * (len(SHAPES[name]) - 1))
+    network = make_network(model)
+    for size in (1, 2, 3, 5, 6):
+        arguments = example_inputs(model.at({"batch": size}))
+        expected = run_network(model, network, arguments)
+        found = run(project / "net", *(each.numpy() for each in arguments.values()))
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_a_dynamic_dimension_of_an_onnx_file_may_be_a_range(project: Path) -> None:
+    network = make_network(spec("residual", [2, 3, 16, 16]))
+    axes = {"x": {0: "images"}}
+    inputs = (torch.zeros(2, 3, 16, 16),)
+    torch.onnx.export(network, inputs, "net.onnx", input_names=["x"], dynamic_axes=axes, dynamo=False)
+    model = ModelSpec.from_json("net", {"source": "onnx:net.onnx", "inputs": {}, "dims": {"images": "1..6"}})
+    compiled(model, project / "net")
+    for size in (1, 4, 6):
+        array = torch.rand(size, 3, 16, 16)
+        (found,) = run(project / "net", array.numpy())
+        np.testing.assert_allclose(found, network(array).detach().numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_sizes_outside_of_the_range_are_refused(project: Path) -> None:
+    folder = project / "net"
+    compiled(spec("twins", [{"batch": "2..4"}, 8, 10, 10]), folder)
+    array = np.zeros((64, 8, 10, 10), np.float32)
+    np.save(project / "x.npy", array)
+    with pytest.raises(
+        BuildError, match=r"x: found shape \[64, .*expected float32 of shape \[batch, 8, 10, 10\], batch 2..4"
+    ):
+        run_build(folder, [project / "x.npy"])
+    np.save(project / "x.npy", array[:3])
+    (output,) = run_build(folder, [project / "x.npy"]).values()
+    assert output.shape == (3, 8, 10, 10)
+    assert "float32 [batch, 8, 10, 10]" in describe_build(folder) and "batch may be 2..4" in describe_build(folder)
+    loaded = runpy.run_path(str(folder / "load.py"))["Model"]()
+    assert [each.shape for each in loaded(array[:2])] == [(2, 8, 10, 10)]
+    with pytest.raises(ValueError, match="x: batch is 64; this build serves"):
+        loaded(array)
+    # Whatever loads it otherwise is refused by TVM, which plans memory for the largest size.
+    with pytest.raises(RuntimeError, match="storage allocation failure"):
+        run(folder, array)
+
+
+def test_a_network_that_does_not_follow_its_sizes_is_refused(project: Path) -> None:
+    (project / "tiny.py").write_text(FICKLE)
+    for name, problem in {"counted": "1 operators at batch 2|operators at", "scaled": "computes with"}.items():
+        with pytest.raises(
+            ExtractError, match=rf"model {name}: no network serves all sizes of batch: 1..6: .*({problem})"
+        ):
+            compiled(spec(name, [{"batch": "1..6"}, 4]), project / "net")
+    assert not (project / "net").exists()
+
+
+def test_references_and_builds_have_the_same_weights_at_all_sizes(project: Path) -> None:
+    model = spec("residual", [{"batch": "1..6"}, 3, 16, 16])
+    one, two = (make_network(model.at({"batch": size}), "drawn").state_dict() for size in (1, 5))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_build_is_evaluated_at_sizes_of_its_range(project: Path) -> None:
+    build = compiled(spec("residual", [{"batch": "1..6"}, 3, 16, 16]), project / "net")
+    code = "import sys; from pathlib import Path; from anole.evaluate.stage import evaluate_build as e; "
+    code += "from anole.evaluate.timing.turns import Pace; e(Path('net'), Path('found.json'), None, Pace(rounds=3))"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=project)
+    found = read_evaluation(project / "found.json")
+    assert found.sizes_latencies is not None and build.ranges is not None
+    assert [each.sizes["batch"] for each in found.sizes_latencies] == [1, 5, 6]
+    assert all(latency.relative_error < 1e-4 for each in found.sizes_latencies for latency in each.latencies)
+
+
+FICKLE = """
+import torch
+from torch import nn
+
+class Counted(nn.Module):
+    def forward(self, x):
+        for _ in range(x.shape[0]):
+            x = torch.exp(-x)
+        return x
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        return x * torch.full((4,), x.shape[0] ** 0.5)
+
+counted, scaled = Counted, Scaled
+"""
