@@ -17,7 +17,8 @@ from anole.compile.build import BuildSettings, compile_build
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
-from anole.errors import BuildError, ExtractError
+from anole.errors import BuildError, ExportError, ExtractError
+from anole.export.stage import export_build
 from anole.extract.tasks import extract_tasks
 from anole.extract.torch import example_inputs, make_network, run_network
 from anole.report.run import describe_build, run_build
@@ -92,6 +93,8 @@ def test_sizes_outside_of_the_range_are_refused(project: Path) -> None:
     assert [each.shape for each in loaded(array[:2])] == [(2, 8, 10, 10)]
     with pytest.raises(ValueError, match="x: batch is 64; this build serves"):
         loaded(array)
+    with pytest.raises(ExportError, match="found a build for the range batch: 2..4; only builds of fixed sizes"):
+        export_build(folder, project / "library")
     # Whatever loads it otherwise is refused by TVM, which plans memory for the largest size.
     with pytest.raises(RuntimeError, match="storage allocation failure"):
         run(folder, array)
