@@ -110,6 +110,13 @@ def test_a_network_that_does_not_follow_its_sizes_is_refused(project: Path) -> N
     assert not (project / "net").exists()
 
 
+def test_tasks_are_those_of_the_usual_size(project: Path) -> None:
+    target = get_target(describe_cpu())
+    models = [spec("residual", [each, 3, 16, 16]) for each in ({"batch": "1..16"}, {"batch": "2..20"}, 4)]
+    one, other, fixed = ([task.key for task in extract_tasks(model, "cpu", target)[1]] for model in models)
+    assert one == other == fixed
+
+
 def test_references_and_builds_have_the_same_weights_at_all_sizes(project: Path) -> None:
     model = spec("residual", [{"batch": "1..6"}, 3, 16, 16])
     one, two = (make_network(model.at({"batch": size}), "drawn").state_dict() for size in (1, 5))
