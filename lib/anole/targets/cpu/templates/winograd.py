@@ -62,12 +62,10 @@ class WinogradTemplate:
         lanes = self.unit.lanes_of(panel)
         points = output_tiles(workload, config).points
         batch = func.params[0].ty.shape[0]
-        if isinstance(batch, tirx.IntImm):
-            sch, epilogue = _join_outputs(func, workload.dilation)
-            parallel, panel_loop = _schedule_output(sch, epilogue, config, lanes, points)
-        else:
-            sch, epilogue = _join_outputs(func, output_tiles(replace(workload, batch=batch), config))
-            parallel, panel_loop = _schedule_blocks(sch, epilogue, config, lanes, points)
+        in_blocks = not isinstance(batch, tirx.IntImm)
+        tiles = output_tiles(replace(workload, batch=batch), config) if in_blocks else None
+        sch, epilogue = _join_outputs(func, tiles or workload.dilation)
+        parallel, panel_loop = _schedule_output(sch, epilogue, config, lanes, points, in_blocks)
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
         channel_lanes = self.unit.lanes_of(workload.in_channels)
         _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
@@ -122,41 +120,30 @@ def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> 
 
 
 def _schedule_output(
-    sch: s_tir.Schedule, epilogue: SBlockRV, config: Config, lanes: int, points: int
+    sch: s_tir.Schedule, epilogue: SBlockRV, config: Config, lanes: int, points: int, in_blocks: bool
 ) -> tuple[Any, Any]:
-    """Schedules the output transform in registers; returns the loops over chunks and over the panels in them."""
-    *images, y, x, f = sch.get_loops(epilogue)
-    row, y_inner = sch.split(y, [None, config["tile_size"]])
-    column, x_inner = sch.split(x, [None, config["tile_size"]])
+    """Schedules the output transform in registers; returns the loops over chunks and over the panels in them.
+
+    The loops of the epilogue are over images, or over blocks and their tiles, see `by_blocks`.
+    """
+    *places, y_inner, x_inner, f = sch.get_loops(epilogue)
+    if not in_blocks:
+        row, y_inner = sch.split(y_inner, [None, config["tile_size"]])
+        column, x_inner = sch.split(x_inner, [None, config["tile_size"]])
+        places += [row, column]
     f_parallel, f_tile, panel = config["tile_f"]
     f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
-    sch.reorder(*images, row, column, f_chunk, panel_loop, register, y_inner, x_inner, vector)
-    tile = sch.fuse(*images, row, column)
+    sch.reorder(*places, f_chunk, panel_loop, register, y_inner, x_inner, vector)
+    if not in_blocks:
+        places = [sch.fuse(*places)]
     columns = sch.get_sblock(COLUMNS)
     # TVM can only simplify a tile's position in NHWC to its number before the tiles are split.
     sch.compute_at(columns, register, preserve_unit_loops=True)
-    chunk, tile = sch.split(tile, [None, config["tile_p"][0] * config["tile_p"][1]])
+    if not in_blocks:
+        places = sch.split(places[0], [None, config["tile_p"][0] * config["tile_p"][1]])
+    chunk, tile = places
     outer = [f_chunk, chunk] if config["parallel_order"] == "fy" else [chunk, f_chunk]
     sch.reorder(*outer, panel_loop, tile, register)
-    parallel = sch.fuse(*outer)
-    sch.parallel(parallel)
-    _transform_columns(sch, columns, points)
-    _unroll(sch, y_inner, x_inner, points)
-    sch.vectorize(vector)
-    return parallel, panel_loop
-
-
-def _schedule_blocks(
-    sch: s_tir.Schedule, epilogue: SBlockRV, config: Config, lanes: int, points: int
-) -> tuple[Any, Any]:
-    """Schedules the output transform of any number of images; returns the loops over chunks and over the panels."""
-    chunk, tile, y_inner, x_inner, f = sch.get_loops(epilogue)
-    f_parallel, f_tile, panel = config["tile_f"]
-    f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
-    outer = [f_chunk, chunk] if config["parallel_order"] == "fy" else [chunk, f_chunk]
-    sch.reorder(*outer, panel_loop, tile, register, y_inner, x_inner, vector)
-    columns = sch.get_sblock(COLUMNS)
-    sch.compute_at(columns, register, preserve_unit_loops=True)
     parallel = sch.fuse(*outer)
     sch.parallel(parallel)
     _transform_columns(sch, columns, points)
