@@ -57,7 +57,7 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
             return start_reference(name, folder, scratch)
         case "openvino" | "openvino.default":
             precision = {"INFERENCE_PRECISION_HINT": "f32"} if name == "openvino" else {}
-            return _openvino(onnx_file(model, inputs, scratch), inputs, threads or device.threads, precision)
+            return openvino_engine(onnx_file(model, inputs, scratch), inputs, threads or device.threads, precision)
         case "torch.compile":
             import torch
 
@@ -87,7 +87,8 @@ def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) ->
     logging.disable(logging.NOTSET)
 
 
-def _openvino(path: Path, inputs: list[NDArray[Any]], threads: int, precision: dict[str, str]) -> Engine:
+def openvino_engine(path: Path, inputs: list[NDArray[Any]], threads: int, precision: dict[str, str]) -> Engine:
+    """Returns OpenVINO's engine of a file, with options that name its precision."""
     import onnx
     import openvino
 

@@ -10,7 +10,7 @@ own choice: bf16, where the processor has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -113,8 +113,8 @@ def _beside(rival: Row) -> str:
     return times(float(rival["speedup"])) + (f" ({rival['multiplies']})" if rival.get("multiplies") else "")
 
 
-def export(name: str, batch: int, folder: Path) -> Path:
-    """Writes a network as an ONNX file of fixed shapes and returns its path.
+def export(name: str, batch: int, folder: Path, axes: Mapping[int, str] | None = None) -> Path:
+    """Writes a network as an ONNX file, of fixed shapes but for named axes of its input, and returns its path.
 
     Weights are random if the network is no trained one. Statistics differ between its norms, as in trained networks;
     the exporter would share equal biases by operators that keep ONNX Runtime from fusing.
@@ -130,7 +130,8 @@ def export(name: str, batch: int, folder: Path) -> Path:
             layer.running_mean.normal_(0, 0.1)
             layer.running_var.uniform_(0.5, 1.5)
     given = torch.zeros(batch, *(_ENCODER_INPUT if name == _ENCODER else _IMAGE))
-    torch.onnx.export(network, (given,), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET)
+    dynamic = {"dynamic_axes": {"x": dict(axes)}} if axes else {}
+    torch.onnx.export(network, (given,), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET, **dynamic)
     return path
 
 

@@ -55,8 +55,11 @@ def of_zoo(name: str, outputs: tuple[str, ...] = ()) -> Callable[[Path], ModelSp
     return source
 
 
-def sentence_encoder(folder: Path, batch: int = 1) -> ModelSpec:
-    """Writes all-MiniLM-L6-v2, whose output is the mean of its tokens with a norm of 1, as an ONNX file."""
+def sentence_encoder(folder: Path, batch: int = 1, axes: Mapping[int, str] | None = None) -> ModelSpec:
+    """Writes all-MiniLM-L6-v2, whose output is the mean of its tokens with a norm of 1, as an ONNX file.
+
+    Axes of its inputs that have a name are dynamic.
+    """
     import torch
     from transformers import AutoModel
 
@@ -76,7 +79,10 @@ def sentence_encoder(folder: Path, batch: int = 1) -> ModelSpec:
 
     path, shapes = folder / "sentence_encoder.onnx", {name: (batch, *shape[1:]) for name, shape in SENTENCES.items()}
     given = tuple(torch.ones(shape, dtype=torch.int64) for shape in shapes.values())
-    torch.onnx.export(Pooled().eval(), given, str(path), input_names=list(shapes), dynamo=False, opset_version=17)
+    options = {"dynamic_axes": {name: dict(axes) for name in shapes}} if axes else {}
+    torch.onnx.export(
+        Pooled().eval(), given, str(path), input_names=list(shapes), dynamo=False, opset_version=17, **options
+    )
     return ModelSpec("sentence_encoder", f"onnx:{path}", shapes, dtypes=dict.fromkeys(shapes, "int64"))
 
 

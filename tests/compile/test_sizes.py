@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,51 @@ def test_batches_of_all_sizes_are_computed_as_torch_does(project: Path, name: st
         found = run(project / "net", *(each.numpy() for each in arguments.values()))
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["norm_first", "masked", "pooled"])
+def test_lengths_and_batches_of_all_sizes_are_computed_as_torch_does(project: Path, name: str) -> None:
+    (project / "texts.py").write_text(TEXTS)
+    shapes = {"masked": {"x": ["n", "tokens", 32], "mask": ["n", "tokens"]}, "pooled": {"x": ["n", "tokens"]}}
+    ranges = {"n": "1..3", "tokens": "3..40"}
+    given = {
+        key: [{each: ranges[each]} if each in ranges else each for each in shape]
+        for key, shape in shapes.get(name, {"x": [2, "tokens", 32]}).items()
+    }
+    inputs: dict[str, object] = dict(given)
+    if name == "pooled":
+        inputs = {"x": {"shape": given["x"], "dtype": "int64"}}
+    model = ModelSpec.from_json(
+        name, {"source": f"torch:{'texts' if name in shapes else 'tiny'}:{name}", "inputs": inputs}
+    )
+    compiled(model, project / "net")
+    network = make_network(model)
+    for tokens in (3, 7, 16, 17, 31, 40):
+        for n in (1, 3) if name in shapes else (2,):
+            arguments = example_inputs(model.at({"n": n, "tokens": tokens}))
+            (expected,) = run_network(model, network, arguments)
+            (found,) = run(project / "net", *(each.numpy() for each in arguments.values()))
+            np.testing.assert_allclose(found, expected.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_only_the_batch_of_a_convolution_may_vary(project: Path) -> None:
+    with pytest.raises(ExtractError, match=r"found a convolution of data of shape \[1, .*, 3\]; only the first"):
+        compiled(spec("residual", [1, 3, {"height": "8..24"}, 16]), project / "net")
+
+
+def test_threads_with_a_model_each_share_the_library_and_get_their_own_answers(project: Path) -> None:
+    compiled(spec("residual", [{"batch": "1..6"}, 3, 16, 16]), project / "net")
+    model = runpy.run_path(str(project / "net" / "load.py"))["Model"]
+    alone = model()
+    arrays = [np.random.default_rng(size).standard_normal((size, 3, 16, 16), np.float32) for size in (1, 2, 5, 6)]
+    expected = [alone(array) for array in arrays]
+
+    def answers(at: int) -> bool:
+        own = model()
+        return all(np.array_equal(own(arrays[at])[0], expected[at][0]) for _ in range(20))
+
+    with ThreadPoolExecutor(len(arrays)) as pool:
+        assert all(pool.map(answers, range(len(arrays))))
 
 
 def test_a_dynamic_dimension_of_an_onnx_file_may_be_a_range(project: Path) -> None:
@@ -133,6 +179,33 @@ def test_a_build_is_evaluated_at_sizes_of_its_range(project: Path) -> None:
     assert [each.sizes["batch"] for each in found.sizes_latencies] == [1, 5, 6]
     assert all(latency.relative_error < 1e-4 for each in found.sizes_latencies for latency in each.latencies)
 
+
+TEXTS = """
+import torch
+from torch import nn
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x, mask):
+        found, _ = self.attention(x, x, x, key_padding_mask=mask.abs() > 1.5, need_weights=False)
+        return x + found
+
+class Pooled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 48), nn.Embedding(64, 48)
+        self.dense, self.norm = nn.Linear(48, 48), nn.LayerNorm(48)
+
+    def forward(self, x):
+        found = self.words(x % 50) + self.places(torch.arange(x.shape[1]))
+        weights = torch.softmax(self.dense(found) @ found.transpose(1, 2) / 7, -1)
+        return self.norm(torch.relu(self.dense(weights @ found))).mean(1)
+
+masked, pooled = Masked, Pooled
+"""
 
 FICKLE = """
 import torch

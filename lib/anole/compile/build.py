@@ -69,7 +69,7 @@ def compile_build(
     """
     target = get_target(manifest.origin.target_description)
     network = match_network(model, manifest, receipts, target, imported, weights)
-    with new_folder(folder) as made, standing_for(model.usual_sizes):
+    with new_folder(folder) as made, standing_for(model.usual_sizes, model.small_sizes):
         build, compiled = _compile(network, manifest, settings, target, made)
         if (layers := coarse_layers(network)) and rounds_too_much is not None and rounds_too_much(made):
             _log.info("%s: rounds too much; without large Winograd tiles: %s", settings.name, ", ".join(layers))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import ir, relax, tirx
 from tvm.ir.instrument import pass_instrument
@@ -18,11 +20,18 @@ from anole.compile.lower import Choice, anchored, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.compile.passes.concat import WRITTEN_BYTES
 from anole.compile.passes.kernel_calls import bindings, size_bytes
+from anole.compile.passes.small_sizes import with_small_sizes
 from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
-from anole.extract.graph import Layer
+from anole.extract.graph import Layer, find_layers
+from anole.record import Config
+from anole.space import ALGORITHM, Space
 from anole.targets.base import Device
+from anole.targets.shared.symbols import standing_for
 from anole.task import Workload, weight_scheme
+
+_CONSIDERED = 1000
+"""Configs of most merit among which one is sought that packs weights in a given way."""
 
 
 def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) -> Compiled:
@@ -49,13 +58,46 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
 
 
 def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Returns a network's scheduled functions, and why workloads have no template's schedule; see `lower`."""
+    """Returns a network's scheduled functions, and why workloads have no template's schedule; see `lower`.
+
+    Where sizes vary, kernels have programs of their own for small sizes, if other configs with the same weights should
+    be faster for the least ones.
+    """
     choices = {
         match.task.workload: Choice(target.template(match.task.workload), match.config)
         for match in network.matches
         if match.config is not None
     }
-    return lower(network.imported.module, choices, target.schedule_default)
+    module, failures = lower(network.imported.module, choices, target.schedule_default)
+    if network.model.ranges:
+        small = {**choices, **_small_choices(network, target, choices)}
+        others, failed = lower(network.imported.module, small, target.schedule_default)
+        if not failed:
+            module = with_small_sizes(module, others)
+    return module, failures
+
+
+def _small_choices(
+    network: MatchedNetwork, target: Device, choices: Mapping[Workload, Choice]
+) -> dict[Workload, Choice]:
+    """Returns the programs of the least sizes, which have the weights of the network's others."""
+    with standing_for(network.model.least_sizes):
+        layers = find_layers(network.imported)
+    least = {own.workload: few.workload for own, few in zip(network.layers, layers, strict=True)}
+    return {
+        workload: replace(choice, config=_alike(target.space(least[workload]), least[workload], choice))
+        for workload, choice in choices.items()
+    }
+
+
+def _alike(space: Space, workload: Workload, choice: Choice) -> Config:
+    """Returns the config of most merit in a space of those that pack weights as another choice does, or its config."""
+    chosen = choice.config.get(ALGORITHM)
+    if chosen is not None:
+        space = space.restricted({ALGORITHM: [chosen]})
+    best = map(space.config, space.foremost(_CONSIDERED, np.random.default_rng(0)))
+    packed = choice.template.packed_shape(workload, choice.config)
+    return next((each for each in best if choice.template.packed_shape(workload, each) == packed), choice.config)
 
 
 def describe_kernels(

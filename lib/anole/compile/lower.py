@@ -147,10 +147,11 @@ class _Legalizer:
         return result if dtype == summed else bb.call_te(topi.cast, bb.emit(result), dtype)
 
 
-def _of_all_sizes(workload: Workload, result_ty: Any) -> Workload:
-    """Returns a workload whose batch and rows are those of its result, which are expressions where they vary."""
-    names = ("batch", "rows") if isinstance(workload, BatchMatmul) else ("batch",)
-    extents = dict(zip(names, result_ty.shape, strict=False))
+def _of_all_sizes(workload: Workload, data_ty: Any, result_ty: Any) -> Workload:
+    """Returns a workload whose extents are those of its tensors, which are expressions where they vary."""
+    extents = {"batch": result_ty.shape[0]}
+    if isinstance(workload, BatchMatmul):
+        extents |= {"rows": result_ty.shape[1], "columns": result_ty.shape[2], "inner": data_ty.shape[2]}
     return replace(workload, **{name: each for name, each in extents.items() if not isinstance(each, tirx.IntImm)})
 
 
@@ -159,7 +160,7 @@ def _definition(choice: Choice, workload: Workload, types: Sequence[Any], given:
     data_ty, packed_ty, result_ty = types
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
-    result = choice.template.compute(_of_all_sizes(workload, result_ty), choice.config, data, packed)
+    result = choice.template.compute(_of_all_sizes(workload, data_ty, result_ty), choice.config, data, packed)
     schedule = s_tir.Schedule(te.create_prim_func([data, packed, *given, result], "int64"))
     for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:

@@ -53,6 +53,16 @@ class ModelSpec:
         """The usual size of each range."""
         return {name: each.usual for name, each in self.ranges.items()}
 
+    @property
+    def least_sizes(self) -> dict[str, int]:
+        """The least size of each range."""
+        return {name: each.least for name, each in self.ranges.items()}
+
+    @property
+    def small_sizes(self) -> dict[str, int]:
+        """The largest size of each range that has the programs of its least one."""
+        return {name: each.small for name, each in self.ranges.items()}
+
     def at(self, sizes: Mapping[str, int]) -> ModelSpec:
         """Returns the model with inputs of other sizes within its ranges than the usual ones."""
         fixed = {

@@ -34,6 +34,11 @@ class SizeRange:
         return max(self.least, 1 << (middle.bit_length() - 1), 2)
 
     @property
+    def small(self) -> int:
+        """The largest size that has the programs of the least one: midway to the usual size, in ratios."""
+        return isqrt(self.least * self.usual)
+
+    @property
     def samples(self) -> tuple[int, int, int]:
         """Three sizes above 1, from which the network of every other size follows; the first is the usual one."""
         above = [size for size in (self.usual + 1, self.most, self.most - 1) if size > self.usual]

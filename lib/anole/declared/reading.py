@@ -194,9 +194,6 @@ def _shape(node: Node, name: str, varying: Varying) -> tuple[int, ...]:
     extents = [
         _range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=1) for each in node.items()
     ]
-    for item, extent in list(zip(node.items(), extents, strict=True))[1:]:
-        if isinstance(extent, dict):
-            raise item.error("found a range; only an input's first extent, such as its batch, may be one")
     shape = varying.shape(name, extents)
     symbols = varying.named.get(name, (None,) * len(shape))
     largest = [varying.ranges[symbol].most if symbol else each for symbol, each in zip(symbols, shape, strict=True)]

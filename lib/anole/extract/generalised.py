@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import product
+from itertools import combinations, product
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from tvm import ir, relax, sym, tirx
 from anole.errors import ExtractError
 from anole.extract.imported import Imported
 from anole.extract.passes.mutators import bindings, operator_of, value_of
+from anole.targets.shared.symbols import usual
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
@@ -36,19 +37,19 @@ class Differs(ValueError):
     """Networks of several sizes differ in more than sizes."""
 
 
-def generalised(model: ModelSpec, usual: Imported, load: Callable[[ModelSpec], Imported]) -> Imported:
+def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], Imported]) -> Imported:
     """Returns a model's network for all sizes of its ranges, given that of the usual sizes.
 
     Args:
         model: the model, with ranges.
-        usual: its network in normal form at the usual sizes.
+        first: its network in normal form at the usual sizes.
         load: returns its network in normal form at other, fixed sizes.
 
     Raises:
         ExtractError: the model cannot be imported, or its networks do not follow its sizes.
     """
     samples = list(_samples(model))
-    networks = [usual, *(load(model.at(sizes)) for sizes in samples[1:])]
+    networks = [first, *(load(model.at(sizes)) for sizes in samples[1:])]
     try:
         module = _Joiner(samples).joined([each.module for each in networks])
     except Differs as error:
@@ -60,18 +61,19 @@ def generalised(model: ModelSpec, usual: Imported, load: Callable[[ModelSpec], I
     main = module["main"].with_attr(LARGEST, {name: each.most for name, each in model.ranges.items()})
     module.update_func(module.get_global_var("main"), main)
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
-    inputs = [replace(info, varying=_texts(param.ty)) for info, param in zip(usual.inputs, main.params, strict=True)]
-    for info in inputs:
-        if any((info.varying or ())[1:]):
+    inputs = [replace(info, varying=_texts(param.ty)) for info, param in zip(first.inputs, main.params, strict=True)]
+    for binding in bindings(main):
+        if operator_of(binding.value) == "relax.nn.conv2d" and any((_texts(binding.value.args[0].ty) or ())[1:]):
+            shape = ", ".join(str(usual(each) or each) for each in binding.value.args[0].ty.shape)
             raise ExtractError(
-                f"model {model.name}: input {info.name}: found the extents {list(info.varying or ())} in ranges; "
-                "only the first one, such as its batch, may be in one"
+                f"model {model.name}: found a convolution of data of shape [{shape}]; only the first extent of images, "
+                "their batch, may be in a range"
             )
     return replace(
-        usual,
+        first,
         module=module,
         inputs=tuple(inputs),
-        outputs=tuple(replace(info, varying=_texts(ty)) for info, ty in zip(usual.outputs, fields, strict=True)),
+        outputs=tuple(replace(info, varying=_texts(ty)) for info, ty in zip(first.outputs, fields, strict=True)),
     )
 
 
@@ -175,8 +177,8 @@ class _Joiner:
         values, dtype = [int(number) for number in numbers], str(numbers[0].ty.dtype)
         if len(set(values)) == 1:
             return tirx.IntImm(dtype, values[0])
-        corners, names, terms = self._samples[:-1], list(self._symbols), []
-        least = corners[0]
+        corners, names = self._samples[:-1], list(self._symbols)
+        least, factors = corners[0], dict[tuple[str, ...], int]()
         for corner in corners:
             changed = [name for name in names if corner[name] != least[name]]
             inside = [
@@ -184,16 +186,17 @@ class _Joiner:
                 for other, value in zip(corners, values, strict=False)
                 if all(other[name] == least[name] for name in names if name not in changed)
             ]
-            if factor := sum(inside):
-                terms.append((factor, changed))
+            # The product of each changed size's distance from the least, multiplied out.
+            for n in range(len(changed) + 1):
+                for kept in combinations(changed, n):
+                    rest = _product(-least[name] for name in changed if name not in kept)
+                    factors[kept] = factors.get(kept, 0) + sum(inside) * rest
         last = self._samples[-1]
-        if sum(factor * _product(last[name] - least[name] for name in names) for factor, names in terms) != values[-1]:
+        if sum(factor * _product(last[name] for name in kept) for kept, factor in factors.items()) != values[-1]:
             raise Differs(f"a size is {', '.join(map(str, values))} at {'; '.join(map(_told, self._samples))}")
         total: Any = tirx.IntImm("int64", 0)
-        for factor, changed in terms:
-            total = total + reduce(
-                mul, (self._symbols[name] - least[name] for name in changed), tirx.IntImm("int64", factor)
-            )
+        for kept, factor in factors.items():
+            total = total + reduce(mul, (self._symbols[name] for name in kept), tirx.IntImm("int64", factor))
         return self._analyzer.simplify(total)
 
     def _constant(self, values: Sequence[Any], first: ir.GenericConst) -> ir.Expr:
@@ -209,7 +212,7 @@ class _Joiner:
         axes = [axis for axis in range(largest.ndim) if len({value.shape[axis] for value in values}) > 1]
         ends = [self._size([tirx.IntImm("int64", value.shape[axis]) for value in values]) for axis in axes]
         whole = self._builder.emit(relax.const(largest, str(largest.dtype)))
-        return relax.op.strided_slice(whole, axes, [0] * len(axes), ends)
+        return relax.op.strided_slice(whole, axes, [0] * len(axes), ends, assume_inbound=True)
 
 
 def _together(parts: Any) -> list[tuple[Any, ...]]:

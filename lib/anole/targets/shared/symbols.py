@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
+from math import isqrt
 from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
 
 _USUAL: ContextVar[Mapping[str, int]] = ContextVar("usual sizes")
+_SMALL: ContextVar[Mapping[str, int]] = ContextVar("the largest small sizes")
 
 
 @contextmanager
-def standing_for(sizes: Mapping[str, int]) -> Iterator[None]:
-    """Lets sizes stand for the symbols of these names meanwhile."""
-    token = _USUAL.set(sizes)
+def standing_for(sizes: Mapping[str, int], small: Mapping[str, int] | None = None) -> Iterator[None]:
+    """Lets sizes stand for the symbols of these names meanwhile, of which sizes up to others are small."""
+    tokens = [(_USUAL, _USUAL.set(sizes)), (_SMALL, _SMALL.set(small or {}))]
     try:
         yield
     finally:
-        _USUAL.reset(token)
+        for variable, token in tokens:
+            variable.reset(token)
+
+
+def is_small(symbols: Sequence[tirx.Var]) -> Any:
+    """Returns the condition that all symbols are small sizes."""
+    return tirx.all(*(symbol <= _SMALL.get({}).get(str(symbol.name), 0) for symbol in symbols))
 
 
 def usual(extent: Any) -> int | None:
@@ -53,26 +62,39 @@ def unbound_symbols(types: Sequence[Any]) -> list[tirx.Var]:
     return [symbol for symbol in _symbols(types) if not any(symbol.same_as(extent) for extent in extents)]
 
 
-def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
+def symbols_in(ty: Any) -> list[tirx.Var]:
+    """Returns the symbols in a type's shape as often as they occur, in order; nothing for other types."""
     found: list[tirx.Var] = []
-    for ty in types:
-        for extent in getattr(ty, "shape", None) or ():
-            tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
-    return list({str(symbol.name): symbol for symbol in found}.values())
+    for extent in getattr(ty, "shape", None) or ():
+        tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
+    return found
 
 
-def of_usual_sizes(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Returns a function with the usual sizes instead of its symbols; the function itself if it has none."""
+def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
+    return list({str(symbol.name): symbol for ty in types for symbol in symbols_in(ty)}.values())
+
+
+def of_prime_sizes(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns a function with sizes instead of its symbols that no vector or thread divides; itself if it has none.
+
+    What is decided for it suits all sizes: nothing is even by chance. Each is the first prime beyond the usual size.
+    """
     symbols = symbols_of(func)
     if not symbols:
         return func
 
     def value(variable: tirx.Var) -> Any:
-        return _valued(variable) if any(variable.same_as(symbol) for symbol in symbols) else variable
+        is_size = any(variable.same_as(symbol) for symbol in symbols)
+        size = _USUAL.get({}).get(str(variable.name)) if is_size else None
+        return variable if size is None else tirx.IntImm(variable.ty.dtype, _next_prime(size))
 
     # A symbol that no extent is alone is a parameter, too.
     params = [param for param in func.params if not any(param.same_as(symbol) for symbol in symbols)]
     return tvm_ffi.structural_map(tirx.PrimFunc(params, func.body, attrs=func.attrs), (tirx.Var, value))
+
+
+def _next_prime(number: int) -> int:
+    return next(n for n in count(number + 1) if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
 
 
 def _valued(symbol: tirx.Var) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import takewhile
 from math import prod
 from typing import Any
@@ -25,32 +27,50 @@ from anole.targets.cpu.default.single_results import separate_results
 from anole.targets.cpu.default.whole_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
 from anole.targets.shared.nodes import blocks_of
-from anole.targets.shared.symbols import of_usual_sizes
+from anole.targets.shared.symbols import of_prime_sizes
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """A function, and one with numbers for sizes that vary, which decides each step; the same one if none does."""
+
+    func: tirx.PrimFunc
+    deciding: tirx.PrimFunc
+
+    def scheduled(self, step: Callable[[s_tir.Schedule], None]) -> _Decided:
+        """Returns both after a step that is decided by one; TVM checks that it keeps the meaning of the other."""
+        schedule = s_tir.Schedule(tvm.IRModule({"main": self.deciding}))
+        step(schedule)
+        made = schedule.mod["main"]
+        if self.func is self.deciding:
+            return _Decided(made, made)
+        other = s_tir.Schedule(tvm.IRModule({"main": self.func}))
+        schedule.trace.apply_to_schedule(other, remove_postproc=False)
+        return _Decided(other.mod["main"], made)
+
+    def changed(self, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> _Decided:
+        """Returns both changed."""
+        func = change(self.func)
+        return _Decided(func, func if self.func is self.deciding else change(self.deciding))
 
 
 def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Returns an equivalent function, parallel and vectorised where that pays.
 
     It never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
-    tried, and finally the function stays as it was. Where sizes vary, the usual ones decide how it is scheduled.
+    tried, and finally the function stays as it was.
     """
-    usual = of_usual_sizes(func)
-    strategies = (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops)
-    for strategy in strategies if usual is func else (_schedule_rows, _schedule_blocks, _schedule_outer_loops):
+    for strategy in (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops):
         try:
-            schedule = strategy(s_tir.Schedule(tvm.IRModule({"main": separate_results(usual)})), machine)
-            if usual is not func:
-                # Decided for the usual sizes; each step keeps the meaning of the function of all sizes.
-                steps, schedule = schedule.trace, s_tir.Schedule(tvm.IRModule({"main": separate_results(func)}))
-                steps.apply_to_schedule(schedule, remove_postproc=False)
-            _lower(schedule.mod["main"])
+            found = strategy(_Decided(func, of_prime_sizes(func)).changed(separate_results), machine).func
+            _lower(found)
         except Exception as error:
             # TVM fails with many exception types, from ScheduleError to InternalError.
             _log.debug("%s: %s: %s", strategy.__name__, type(error).__name__, str(error).strip()[-200:])
             continue
-        return schedule.mod["main"]
+        return found
     return func
 
 
@@ -62,21 +82,27 @@ def _lower(func: tirx.PrimFunc) -> None:
         lower(tirx.transform.BindTarget(target.with_host(target))(module))
 
 
-def _schedule_rows(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
-    _inline_cheap(schedule)
-    schedule_rows(schedule, blocks_of(schedule), machine)
-    return schedule
+def _schedule_rows(decided: _Decided, machine: Machine) -> _Decided:
+    def step(schedule: s_tir.Schedule) -> None:
+        _inline_cheap(schedule)
+        schedule_rows(schedule, blocks_of(schedule), machine)
+
+    return decided.scheduled(step)
 
 
-def _schedule_padded_rows(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
-    _inline_cheap(schedule)
+def _schedule_padded_rows(decided: _Decided, machine: Machine) -> _Decided:
+    decided = decided.scheduled(_inline_cheap)
+    schedule = s_tir.Schedule(decided.deciding)
     lanes = machine.lanes(*(described_block(schedule, rv) for rv in blocks_of(schedule)))
-    padded = s_tir.Schedule(tvm.IRModule({"main": pad_rows(schedule.mod["main"], lanes)}))
-    schedule_rows(padded, blocks_of(padded), machine)
-    return padded
+    padded = decided.changed(lambda func: pad_rows(func, lanes))
+    return padded.scheduled(lambda schedule: schedule_rows(schedule, blocks_of(schedule), machine))
 
 
-def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
+def _schedule_blocks(decided: _Decided, machine: Machine) -> _Decided:
+    return decided.scheduled(lambda schedule: _schedule_each(schedule, machine))
+
+
+def _schedule_each(schedule: s_tir.Schedule, machine: Machine) -> None:
     _inline_cheap(schedule)
     done: set[str] = set()
     for name, rv in reversed([(_name(schedule, rv), rv) for rv in blocks_of(schedule)]):
@@ -95,13 +121,14 @@ def _schedule_blocks(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedu
             continue
         else:
             schedule_spatial(schedule, schedule.cache_write(rv, 0, "global"), [rv], machine)
-    return schedule
 
 
-def _schedule_outer_loops(schedule: s_tir.Schedule, machine: Machine) -> s_tir.Schedule:
-    for rv in blocks_of(schedule):
-        _schedule_spatial_loops(schedule, rv, machine)
-    return schedule
+def _schedule_outer_loops(decided: _Decided, machine: Machine) -> _Decided:
+    def step(schedule: s_tir.Schedule) -> None:
+        for rv in blocks_of(schedule):
+            _schedule_spatial_loops(schedule, rv, machine)
+
+    return decided.scheduled(step)
 
 
 def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine) -> None:

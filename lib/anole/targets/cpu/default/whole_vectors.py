@@ -9,7 +9,9 @@ from typing import Any
 
 from tvm import ir, s_tir, tirx
 
+from anole.targets.shared.anchor import is_same_extent
 from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests, with_values
+from anole.targets.shared.symbols import simplified, usual_shape
 
 _ROW = "local"
 """Storage of a padded row, which one thread writes and reads."""
@@ -43,25 +45,25 @@ def pad_rows(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The number of a function's rows, their length, and their length when padded."""
+    """The number of a function's rows, with usual sizes, their length, and their length when padded."""
 
     count: int
-    extent: int
-    padded: int
+    extent: Any
+    padded: Any
 
     @classmethod
     def of(cls, blocks: Sequence[s_tir.SBlock], lanes: int) -> _Rows:
         """Returns the rows that the reductions among the blocks have in common."""
-        shapes = {tuple(_extents(block)) for block in blocks if block.init is not None}
-        if len({(prod(shape[:-1]), shape[-1]) for shape in shapes}) != 1:
+        reductions = [block for block in blocks if block.init is not None]
+        if len({(prod(shape[:-1]), shape[-1]) for shape in map(_extents, reductions)}) != 1:
             raise ValueError("no rows, or different ones, are reduced")
-        *outer, extent = shapes.pop()
-        return cls(prod(outer), extent, -(-extent // lanes) * lanes)
+        extent = reductions[0].iter_vars[-1].dom.extent
+        return cls(prod(_extents(reductions[0])[:-1]), extent, simplified((extent + (lanes - 1)) // lanes * lanes))
 
     def walks(self, block: s_tir.SBlock) -> bool:
         """Whether a block, other than a copy, visits every element of every row."""
-        extents = _extents(block)
-        return extents[-1] == self.extent and prod(extents) == self.count * self.extent
+        *outer, _ = _extents(block)
+        return is_same_extent(block.iter_vars[-1].dom.extent, self.extent) and prod(outer) == self.count
 
     def read(self, block: s_tir.SBlock, buffers: Sequence[Any]) -> list[Any]:
         """Returns those of the buffers of which a block reads rows."""
@@ -71,7 +73,11 @@ class _Rows:
             moving = [index for index in load.indices if any(each.same_as(own) for each in collect(index, ir.Var))]
             if not moving:
                 continue
-            if len(moving) > 1 or not load.indices[-1].same_as(own) or int(load.source.ty.shape[-1]) != self.extent:
+            if (
+                len(moving) > 1
+                or not load.indices[-1].same_as(own)
+                or not is_same_extent(load.source.ty.shape[-1], self.extent)
+            ):
                 raise ValueError("rows are not read element by element")
             if any(load.source.same_as(each) for each in buffers) and not any(load.source.same_as(f) for f in found):
                 found.append(load.source)
@@ -101,8 +107,7 @@ def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, gu
     value = store.value
     if rows is not None and visits_padding:
         *others, along = iter_vars
-        extent = tirx.const(rows.padded, along.dom.extent.ty.dtype)
-        iter_vars = [*others, tirx.IterVar(ir.Range(along.dom.min, extent), along.var, along.iter_type)]
+        iter_vars = [*others, tirx.IterVar(ir.Range(along.dom.min, rows.padded), along.var, along.iter_type)]
         inside = along.var < rows.extent
         if guarded:
             value = tirx.if_then_else(inside, value, tirx.const(0, value.ty.dtype))
@@ -119,10 +124,14 @@ def _counted(value: Any, inside: Any, initial: Any) -> Any:
     return type(value)(value.a, tirx.Select(inside, value.b, initial))
 
 
-def _lengthened(buffer: Any, extent: int) -> Any:
-    *outer, last = buffer.ty.shape
-    return tirx.decl_buffer([*outer, tirx.const(extent, last.ty.dtype)], buffer.ty.dtype, buffer.name, scope=_ROW)
+def _lengthened(buffer: Any, extent: Any) -> Any:
+    *outer, _ = buffer.ty.shape
+    return tirx.decl_buffer([*outer, extent], buffer.ty.dtype, buffer.name, scope=_ROW)
 
 
 def _extents(block: s_tir.SBlock) -> list[int]:
-    return [int(iter_var.dom.extent) for iter_var in block.iter_vars]
+    """Returns the extents of a block, with usual sizes where they vary."""
+    found = usual_shape(iter_var.dom.extent for iter_var in block.iter_vars)
+    if found is None:
+        raise ValueError("a loop has an extent that is not known")
+    return list(found)

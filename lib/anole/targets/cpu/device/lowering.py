@@ -132,7 +132,10 @@ def _keep_on_stack(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
 def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
     buffer = allocation.buffer
-    if buffer.scope() != "local" or buffer.dtype.itemsize * prod(map(int, buffer.shape)) > _LARGEST_BYTES:
+    is_known = all(isinstance(extent, tirx.IntImm) for extent in buffer.shape)
+    if buffer.scope() != "local" or not is_known:
+        return allocation
+    if buffer.dtype.itemsize * prod(map(int, buffer.shape)) > _LARGEST_BYTES:
         return allocation
     annotations = dict(allocation.annotations or {})
     return tirx.AllocBuffer(buffer, {**annotations, "disable_lower_builtin": tirx.IntImm("bool", 1)})

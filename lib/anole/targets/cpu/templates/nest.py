@@ -8,10 +8,12 @@ from typing import Any
 
 from tvm import ir, s_tir, tirx
 
+from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared.anchor import find_block, scheduled
 from anole.targets.shared.nodes import collect, defined_anew, prefetched, with_each, with_loop, with_values
+from anole.targets.shared.symbols import simplified
 
 LoopRV = Any
 SBlockRV = Any
@@ -97,6 +99,33 @@ def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
     again = defined_anew(loop)
     by_lanes = tirx.For(again.loop_var, 0, again.extent, tirx.ForKind.SERIAL, again.body)
     return tirx.IfThenElse(last, whole, by_lanes)
+
+
+def ending(func: tirx.PrimFunc, loop: tirx.For, axis: int, extent: Any, register: int) -> tirx.PrimFunc:
+    """Returns a function in which a loop over tiles ends with the last one that has something of an extent that varies.
+
+    Args:
+        func: the function.
+        loop: the loop, around the anchor; what it computes beyond the extent is discarded.
+        axis: place of the extent among the anchor's iteration variables that are no reductions.
+        extent: the extent; a number is left alone.
+        register: how much of the extent a tile has.
+    """
+    if isinstance(extent, tirx.IntImm):
+        return func
+
+    def ended(each: tirx.For) -> tirx.Stmt:
+        anchors = [one for one in collect(each, s_tir.SBlockRealize) if ANCHOR in one.block.annotations]
+        begun = {inner.loop_var: tirx.IntImm(inner.loop_var.ty.dtype, 0) for inner in collect(each, tirx.For)}
+        spatial = [
+            value
+            for own, value in zip(anchors[0].block.iter_vars, anchors[0].iter_values, strict=True)
+            if own.iter_type == tirx.IterVar.DataPar
+        ]
+        left = (extent - with_values(spatial[axis], begun) + (register - 1)) // register
+        return tirx.For(each.loop_var, each.min, simplified(tirx.min(each.extent, left)), each.kind, each.body)
+
+    return with_loop(func, loop, ended)
 
 
 def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int, unrolled: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -41,14 +42,23 @@ class _ProductTemplate:
         vectors = config["tile_x"][2] // lanes
 
         y_parallel, y_tile, y_register = sch.split(y, [None, *config["tile_y"][1:]])
-        x_parallel, x_tile, x_register, x_vector = sch.split(x, [*config["tile_x"][:2], vectors, lanes])
-        k_outer, k_inner = sch.split(k, config["tile_k"])
+        x_parallel, x_tile, x_register, x_vector = sch.split(x, [None, config["tile_x"][1], vectors, lanes])
+        # No step is the last one of every size, so that a reduction that varies goes one by one.
+        is_fixed = isinstance(sch.get(k).extent, tirx.IntImm)
+        k_outer, k_inner = sch.split(k, [None, config["tile_k"][1] if is_fixed else 1])
         chunks = [*batch, y_parallel, x_parallel] if batch else [x_parallel, y_parallel]
         tiles, reduction, registers = [x_tile, y_tile], [k_outer, k_inner], [y_register, x_register]
         steps = config["tile_y"][2] * vectors
         tiled = nest.TiledNest(sch, block, epilogue, chunks, tiles, reduction, registers, x_vector, steps)
-        tiled.arrange(_PANELS, config.get("pack_at", "inline"), self.unit.lanes, self.unit.lanes)
+        *_, rows, columns = (each.dom.extent for each in sch.get(epilogue).iter_vars)
+        place = config.get("pack_at", "inline")
+        if not isinstance(columns, tirx.IntImm) and place == "inline":
+            # The last panel of a size that varies is copied, since it may be a part of one.
+            place = "tile"
+        tiled.arrange(_PANELS, place, self.unit.lanes, self.unit.lanes)
         func = tiled.finish([k_inner], config["unroll_explicit"] * config["auto_unroll_max_step"])
+        func = nest.ending(func, sch.get(y_tile), -2, rows, config["tile_y"][2])
+        func = nest.ending(func, sch.get(x_tile), -1, columns, config["tile_x"][2])
         if not config.get("prefetch_k"):
             return func
         # Those of a later reduction step, possibly of the next panel.
@@ -77,7 +87,8 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the product of both operands, (batch, rows, columns)."""
-        w, panels = workload, _in_panels(workload, config["tile_x"][2], prod(config["tile_x"]), packed)
+        w, columns = workload, _whole(workload.columns, config["tile_x"])
+        panels = _in_panels(workload, config["tile_x"][2], columns, packed)
         return _multiply(w, config, data, panels, (w.batch, w.rows, w.columns))
 
 
@@ -85,11 +96,14 @@ def _multiply(
     w: Dense | BatchMatmul, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[Any, ...]
 ) -> te.Tensor:
     """Returns the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
-    *batch, own_rows, _ = shape
-    panel, columns, chunk = config["tile_x"][2], prod(config["tile_x"]), prod(config["tile_y"][1:])
-    # As many chunks of rows as a size that varies needs.
-    rows = prod(config["tile_y"]) if isinstance(own_rows, int) else simplified((own_rows + chunk - 1) // chunk * chunk)
-    k = te.reduce_axis((0, int(data.shape[-1])), "k")
+    *batch, own_rows, own_columns = shape
+    panel, rows, columns = (
+        config["tile_x"][2],
+        _whole(own_rows, config["tile_y"]),
+        _whole(own_columns, config["tile_x"]),
+    )
+    inner = data.shape[-1]
+    k = te.reduce_axis((0, int(inner) if isinstance(inner, tirx.IntImm) else inner), "k")
 
     def point(y: Any, x: Any, *b: Any) -> Any:
         row = y if anchor.is_same_extent(rows, own_rows) else tirx.min(y, own_rows - 1)
@@ -100,12 +114,23 @@ def _multiply(
     return anchor.crop(result, *shape)
 
 
-def _in_panels(w: BatchMatmul, panel: int, columns: int, right: te.Tensor) -> te.Tensor:
+def _whole(own: Any, split: Sequence[int]) -> Any:
+    """Returns the extent that a split covers: as many chunks as an extent that varies needs."""
+    chunk = prod(split[1:])
+    return prod(split) if isinstance(own, int) else simplified((own + chunk - 1) // chunk * chunk)
+
+
+def _in_panels(w: BatchMatmul, panel: int, columns: Any, right: te.Tensor) -> te.Tensor:
     """Returns the right operand as (batch, panels, inner, panel width), zeros beyond its own columns."""
 
     def point(b: Any, p: Any, k: Any, lane: Any) -> Any:
         x = p * panel + lane
         value = right[b, x, k] if w.transpose_right else right[b, k, x]
-        return value if columns == w.columns else tirx.if_then_else(x < w.columns, value, tirx.const(0, right.dtype))
+        return (
+            value
+            if anchor.is_same_extent(columns, w.columns)
+            else tirx.if_then_else(x < w.columns, value, tirx.const(0, right.dtype))
+        )
 
-    return te.compute((w.batch, columns // panel, w.inner, panel), point, name=_PANELS)
+    panels = columns // panel if isinstance(columns, int) else simplified(columns // panel)
+    return te.compute((w.batch, panels, w.inner, panel), point, name=_PANELS)
