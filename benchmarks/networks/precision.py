@@ -130,8 +130,15 @@ def export(name: str, batch: int, folder: Path, axes: Mapping[int, str] | None =
             layer.running_mean.normal_(0, 0.1)
             layer.running_var.uniform_(0.5, 1.5)
     given = torch.zeros(batch, *(_ENCODER_INPUT if name == _ENCODER else _IMAGE))
-    dynamic = {"dynamic_axes": {"x": dict(axes)}} if axes else {}
-    torch.onnx.export(network, (given,), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET, **dynamic)
+    if not axes:
+        torch.onnx.export(network, (given,), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET)
+        return path
+    # The older exporter takes sizes inside attention for constants.
+    dims = {axis: torch.export.Dim(name, min=2, max=4096) for axis, name in axes.items()}
+    given = given.repeat_interleave(2, 0) if 0 in axes else given
+    torch.onnx.export(
+        network, (given,), str(path), input_names=["x"], dynamo=True, dynamic_shapes=(dims,), verbose=False
+    )
     return path
 
 

@@ -63,12 +63,9 @@ def _rows(name: str, pace: Pace) -> Iterator[dict[str, Any]]:
     varies, axis, sizes = _VARYING[name]
     with TemporaryDirectory() as scratch:
         file = _file(name, {axis: varies}, Path(scratch))
-        model = ModelSpec.from_json(
-            name, {"source": f"onnx:{file}", "inputs": {}, "dims": {varies: f"{sizes[0]}..{sizes[-1]}"}}
-        )
-        compile_s = {_RANGE: _compiled(model, Path(scratch, _RANGE))}
+        compile_s = {_RANGE: _compiled(name, file, {varies: f"{sizes[0]}..{sizes[-1]}"}, Path(scratch, _RANGE))}
         for size in sizes:
-            compile_s[_FIXED] = _compiled(model.at({varies: size}), Path(scratch, _FIXED))
+            compile_s[_FIXED] = _compiled(name, file, {varies: size}, Path(scratch, _FIXED))
             for row in _timed(Path(scratch), file, {varies: size}, pace):
                 taken = compile_s.get(row["engine"])
                 yield rounded({"network": name, "varies": varies, "size": size, "compile_s": taken, **row})
@@ -80,11 +77,12 @@ def _file(name: str, axes: Mapping[int, str], folder: Path) -> Path:
     return export(name, 1, folder, axes)
 
 
-def _compiled(model: ModelSpec, folder: Path) -> float:
-    """Compiles a network, untuned, and returns the seconds that this took."""
+def _compiled(name: str, file: Path, dims: Mapping[str, int | str], folder: Path) -> float:
+    """Compiles a file for sizes, or ranges of them, untuned, and returns the seconds that this took."""
     began_s = time.perf_counter()
+    model = ModelSpec.from_json(name, {"source": f"onnx:{file}", "inputs": {}, "dims": dict(dims)})
     manifest, _ = extract_tasks(model, "cpu", get_target(describe_cpu()))
-    compile_untuned(model, manifest, model.name, folder)
+    compile_untuned(model, manifest, name, folder)
     return time.perf_counter() - began_s
 
 

@@ -20,15 +20,18 @@ from anole.compile.lower import Choice, anchored, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.compile.passes.concat import WRITTEN_BYTES
 from anole.compile.passes.kernel_calls import bindings, size_bytes
-from anole.compile.passes.small_sizes import with_small_sizes
+from anole.compile.passes.small_sizes import SMALL_WEIGHTS, with_small_sizes
 from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
 from anole.extract.graph import Layer, find_layers
 from anole.record import Config
-from anole.space import ALGORITHM, Space
+from anole.space import ALGORITHM
 from anole.targets.base import Device
 from anole.targets.shared.symbols import standing_for
 from anole.task import Workload, weight_scheme
+
+_FEWER_WEIGHTS = 0.75
+"""Weights packed for small sizes are stored beside the others if they are at most so many times as many."""
 
 _CONSIDERED = 1000
 """Configs of most merit among which one is sought that packs weights in a given way."""
@@ -80,24 +83,34 @@ def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule
 def _small_choices(
     network: MatchedNetwork, target: Device, choices: Mapping[Workload, Choice]
 ) -> dict[Workload, Choice]:
-    """Returns the programs of the least sizes, which have the weights of the network's others."""
+    """Returns the programs of the least sizes."""
     with standing_for(network.model.least_sizes):
         layers = find_layers(network.imported)
     least = {own.workload: few.workload for own, few in zip(network.layers, layers, strict=True)}
     return {
-        workload: replace(choice, config=_alike(target.space(least[workload]), least[workload], choice))
+        workload: replace(choice, config=_small_config(target, least[workload], choice))
         for workload, choice in choices.items()
     }
 
 
-def _alike(space: Space, workload: Workload, choice: Choice) -> Config:
-    """Returns the config of most merit in a space of those that pack weights as another choice does, or its config."""
-    chosen = choice.config.get(ALGORITHM)
+def _small_config(target: Device, workload: Workload, choice: Choice) -> Config:
+    """Returns a config for the least sizes of a workload, given the choice for its others.
+
+    It is the default if that has fewer weights, since little else counts where sizes are small. If not, it packs
+    weights as the choice does, so that they are stored once.
+    """
+
+    def packed(config: Config) -> tuple[int, ...]:
+        return choice.template.packed_shape(workload, config)
+
+    own, default, chosen = packed(choice.config), target.default_config(workload), choice.config.get(ALGORITHM)
+    if prod(packed(default)) <= _FEWER_WEIGHTS * prod(own):
+        return default
+    space = target.space(workload)
     if chosen is not None:
         space = space.restricted({ALGORITHM: [chosen]})
     best = map(space.config, space.foremost(_CONSIDERED, np.random.default_rng(0)))
-    packed = choice.template.packed_shape(workload, choice.config)
-    return next((each for each in best if choice.template.packed_shape(workload, each) == packed), choice.config)
+    return next((config for config in best if packed(config) == own), choice.config)
 
 
 def describe_kernels(
@@ -146,7 +159,8 @@ def _called(module: tvm.IRModule) -> Iterator[ir.GlobalVar]:
 
 def _moved_bytes(func: tirx.PrimFunc) -> int:
     """Returns the bytes that one call reads and writes if it touches every element of its operands once."""
-    sizes = [size_bytes(param.ty) for param in func.params if hasattr(param.ty, "shape")]
+    params = (param for param in func.params if str(param.name) != SMALL_WEIGHTS)
+    sizes = [size_bytes(param.ty) for param in params if hasattr(param.ty, "shape")]
     written = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
     return sum(sizes) if written is None else sum(sizes[:-1]) + int(written)
 

@@ -16,6 +16,7 @@ from anole.compile.passes.elementwise import fast_math_map, legalize_add
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.group_norm import legalize_group_norm
 from anole.compile.passes.kernel_calls import Pattern
+from anole.compile.passes.reshape import legalize_reshape
 from anole.compile.passes.resize import legalize_resize
 from anole.compile.passes.views import mean_before_permuting, permute_before_enlarging, simplify_views
 from anole.compile.passes.workspace import lift_workspaces
@@ -61,6 +62,7 @@ def lower(
         "relax.add": legalize_add,
         "relax.concat": legalize_concat,
         "relax.image.resize2d": legalize_resize,
+        "relax.reshape": legalize_reshape,
         "relax.nn.group_norm": legalize_group_norm,
     }
     steps = (
@@ -97,7 +99,8 @@ def _schedule(
 ) -> tirx.PrimFunc:
     text = _recorded_in_blocks(func)
     if text is None:
-        return schedule_default(func)
+        # TVM replaces what only reshapes by no kernel at all, unless it is scheduled.
+        return func if relax.analysis.has_reshape_pattern(func) else schedule_default(func)
     func = func.with_attr(_WORKLOAD, text)
     workload = workload_from_json(json.loads(text))
     choice = choices[workload]

@@ -1,39 +1,83 @@
-"""Kernels with two programs, where sizes vary: one for small sizes and one for all others, on the same weights."""
+"""Kernels with two programs, where sizes vary: one for small sizes and one for all others.
+
+Both read the same weights, unless those of the small sizes are packed in another way; then the kernel gets both.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import ir, s_tir, tirx
+from tvm import ir, relax, s_tir, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.compile.passes.kernel_calls import bindings
+from anole.extract.passes.mutators import rewritten
 from anole.targets.shared.nodes import with_values
-from anole.targets.shared.symbols import is_small, symbols_in, symbols_of
+from anole.targets.shared.symbols import is_small, symbols_in, symbols_of, usual_shape
+
+SMALL_WEIGHTS = "small_weights"
+"""The name of a parameter that only the program of small sizes reads."""
 
 
 def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
     """Returns a lowered module whose kernels compute small sizes as those of another module of the same network do."""
-    for variable, other in dict(zip(_kernels(module), _kernels(small), strict=True)).items():
-        func, few = module[variable], small[other]
-        if symbols_of(func) and not tvm_ffi.structural_equal(func.body, few.body, map_free_vars=True):
-            module.update_func(variable, _either(few, func))
-    return module
+    return relax.transform.DeadCodeElimination()(rewritten(module, partial(_Merger, small=small)))
 
 
-def _kernels(module: tvm.IRModule) -> list[ir.GlobalVar]:
-    """Returns the kernels that a network calls, in order."""
-    calls = (value for binding in bindings(module) if isinstance(value := binding.value, ir.Call))
-    return [call.args[0] for call in calls if isinstance(call.op, ir.Op) and "call_tir" in call.op.name]
+def _is_kernel(value: ir.Expr) -> bool:
+    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and "call_tir" in value.op.name
 
 
-def _either(small: tirx.PrimFunc, func: tirx.PrimFunc) -> tirx.PrimFunc:
+@mutator
+class _Merger(PyExprMutator):  # type: ignore[misc]
+    """Replaces the called kernels, and gives them the weights that only small sizes read, too."""
+
+    def __init__(self, module: tvm.IRModule, small: tvm.IRModule) -> None:
+        super().__init__(module)
+        self._module, self._small = module, small
+        self._others = (value for binding in bindings(small) if _is_kernel(value := binding.value))
+        self._merged: dict[ir.GlobalVar, ir.GlobalVar] = {}
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        if not _is_kernel(call):
+            return call
+        kernel, given, *rest = call.args
+        other, theirs, *_ = next(self._others).args
+        func, few = self._module[kernel], self._small[other]
+        if not symbols_of(func) or tvm_ffi.structural_equal(func.body, few.body, map_free_vars=True):
+            return call
+        fields = zip(given.fields, theirs.fields, strict=True)
+        extra = [weights for mine, weights in fields if not _is_alike(mine, weights)]
+        if kernel not in self._merged:
+            merged = _either(few, func, len(given.fields))
+            self._merged[kernel] = self.builder_.add_func(merged, kernel.name_hint)
+        inputs = relax.Tuple([*given.fields, *extra])
+        return ir.Call(call.op, [self._merged[kernel], inputs, *rest], call.attrs, call.ty_args)
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether two tensors, or parameters, have the same shape."""
+    shapes = [getattr(each.ty, "shape", None) for each in (one, other)]
+    return shapes == [None, None] or usual_shape(shapes[0]) == usual_shape(shapes[1])
+
+
+def _either(small: tirx.PrimFunc, func: tirx.PrimFunc, n_inputs: int) -> tirx.PrimFunc:
     """Returns a function that takes the way of the first one for small sizes, and else that of the second."""
-    own: dict[Any, Any] = dict(zip(small.params, func.params, strict=True))
+    own: dict[Any, Any] = {}
+    extra: list[Any] = []
     for mine, theirs in zip(small.params, func.params, strict=True):
-        # One name may have several symbols.
-        own |= dict(zip(symbols_in(mine.ty), symbols_in(theirs.ty), strict=True))
+        if _is_alike(mine, theirs):
+            own[mine] = theirs
+            # One name may have several symbols.
+            own |= dict(zip(symbols_in(mine.ty), symbols_in(theirs.ty), strict=True))
+        else:
+            own[mine] = tirx.decl_buffer(list(mine.ty.shape), mine.ty.dtype, SMALL_WEIGHTS)
+            extra.append(own[mine])
     body = tirx.IfThenElse(is_small(symbols_of(func)), with_values(small.body, own), func.body)
     root = s_tir.SBlock([], [], [], func.body.block.name_hint, body)
-    return tirx.PrimFunc(func.params, s_tir.SBlockRealize([], True, root), attrs=func.attrs)
+    params = [*func.params[:n_inputs], *extra, *func.params[n_inputs:]]
+    return tirx.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=func.attrs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +24,7 @@ ELEMENTWISE = tuple(
 """Operators that treat every element alike, wherever it lies, and whose attributes name no axis."""
 
 
-def rewritten(module: tvm.IRModule, mutator: type[Any]) -> tvm.IRModule:
+def rewritten(module: tvm.IRModule, mutator: Callable[[tvm.IRModule], Any]) -> tvm.IRModule:
     """Returns the module with every function rewritten by a `relax.PyExprMutator` and unused bindings removed."""
     visitor = mutator(module)
     for variable, function in _functions(module):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from anole.targets.base import ANCHOR
@@ -80,9 +81,9 @@ class TiledNest:
 
 
 def with_whole_vectors(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Returns a function that writes whole vectors wherever no lane is beyond the last filter or column.
+    """Returns a function that takes whole vectors wherever no lane is beyond the last filter or column.
 
-    TVM takes a vector lane by lane if its block has a condition on lanes, also where that holds for all of them.
+    TVM takes a vector lane by lane if its block, or its value, has a condition on lanes, also where that holds for all.
     """
     return with_each(func, tirx.For, _whole_or_by_lanes)
 
@@ -91,27 +92,41 @@ def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
     if loop.kind != tirx.ForKind.VECTORIZED:
         return loop
     (realize,) = collect(loop, s_tir.SBlockRealize)
-    if not any(each.same_as(loop.loop_var) for each in collect(realize.predicate, tirx.Var)):
+    block, values = realize.block, {}
+    bound = {own.var: value for own, value in zip(block.iter_vars, realize.iter_values, strict=True)}
+    conditions = [realize.predicate] if _depends(realize.predicate, loop) else []
+    for call in collect(block.body, ir.Call):
+        if _is_condition(call) and _depends(condition := with_values(call.args[0], bound), loop):
+            conditions.append(condition)
+            values[call] = call.args[1]
+    if not conditions:
         return loop
-    last = with_values(realize.predicate, {loop.loop_var: loop.extent - 1})
-    condition_free = s_tir.SBlockRealize(realize.iter_values, True, realize.block)
-    whole = tirx.For(loop.loop_var, 0, loop.extent, loop.kind, condition_free)
+    last = with_values(tirx.all(*conditions), {loop.loop_var: loop.extent - 1})
+    free = tvm_ffi.structural_map(block, (ir.Call, lambda call: values.get(call, call))) if values else block
+    whole = tirx.For(loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, free))
     again = defined_anew(loop)
     by_lanes = tirx.For(again.loop_var, 0, again.extent, tirx.ForKind.SERIAL, again.body)
     return tirx.IfThenElse(last, whole, by_lanes)
 
 
-def ending(func: tirx.PrimFunc, loop: tirx.For, axis: int, extent: Any, register: int) -> tirx.PrimFunc:
-    """Returns a function in which a loop over tiles ends with the last one that has something of an extent that varies.
+def _is_condition(call: ir.Call) -> bool:
+    return isinstance(call.op, ir.Op) and str(call.op.name).endswith(".if_then_else")
+
+
+def _depends(condition: Any, loop: tirx.For) -> bool:
+    return any(each.same_as(loop.loop_var) for each in collect(condition, tirx.Var))
+
+
+def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tirx.PrimFunc:
+    """Returns a function in which a loop around the anchor, over tiles of its rows, ends with the last row.
 
     Args:
         func: the function.
-        loop: the loop, around the anchor; what it computes beyond the extent is discarded.
-        axis: place of the extent among the anchor's iteration variables that are no reductions.
-        extent: the extent; a number is left alone.
-        register: how much of the extent a tile has.
+        loop: the loop; what it computes beyond the rows is discarded.
+        rows: number of rows; where it is known, the loop is left alone.
+        register: rows of a tile.
     """
-    if isinstance(extent, tirx.IntImm):
+    if isinstance(rows, tirx.IntImm):
         return func
 
     def ended(each: tirx.For) -> tirx.Stmt:
@@ -122,7 +137,7 @@ def ending(func: tirx.PrimFunc, loop: tirx.For, axis: int, extent: Any, register
             for own, value in zip(anchors[0].block.iter_vars, anchors[0].iter_values, strict=True)
             if own.iter_type == tirx.IterVar.DataPar
         ]
-        left = (extent - with_values(spatial[axis], begun) + (register - 1)) // register
+        left = (rows - with_values(spatial[-2], begun) + (register - 1)) // register
         return tirx.For(each.loop_var, each.min, simplified(tirx.min(each.extent, left)), each.kind, each.body)
 
     return with_loop(func, loop, ended)

@@ -41,24 +41,24 @@ class _ProductTemplate:
         lanes = self.unit.lanes_of(config["tile_x"][2])
         vectors = config["tile_x"][2] // lanes
 
+        *_, rows, columns = (each.dom.extent for each in sch.get(epilogue).iter_vars)
+        varies = [not isinstance(extent, tirx.IntImm) for extent in (rows, columns, sch.get(k).extent)]
+        # Where an extent varies, tiles that a config counts might not divide it: columns and steps go one by one.
+        panels, step = 1 if varies[1] else config["tile_x"][1], 1 if varies[2] else config["tile_k"][1]
         y_parallel, y_tile, y_register = sch.split(y, [None, *config["tile_y"][1:]])
-        x_parallel, x_tile, x_register, x_vector = sch.split(x, [None, config["tile_x"][1], vectors, lanes])
-        # No step is the last one of every size, so that a reduction that varies goes one by one.
-        is_fixed = isinstance(sch.get(k).extent, tirx.IntImm)
-        k_outer, k_inner = sch.split(k, [None, config["tile_k"][1] if is_fixed else 1])
+        x_parallel, x_tile, x_register, x_vector = sch.split(x, [None, panels, vectors, lanes])
+        k_outer, k_inner = sch.split(k, [None, step])
         chunks = [*batch, y_parallel, x_parallel] if batch else [x_parallel, y_parallel]
         tiles, reduction, registers = [x_tile, y_tile], [k_outer, k_inner], [y_register, x_register]
+        place = config.get("pack_at", "inline")
+        if batch and any(varies):
+            # Any number of chunks may read a panel. TVM finds out how few sums a tile has only outside of fused loops.
+            place, chunks, tiles = "root", [*batch, y_parallel], [x_parallel, *tiles]
         steps = config["tile_y"][2] * vectors
         tiled = nest.TiledNest(sch, block, epilogue, chunks, tiles, reduction, registers, x_vector, steps)
-        *_, rows, columns = (each.dom.extent for each in sch.get(epilogue).iter_vars)
-        place = config.get("pack_at", "inline")
-        if not isinstance(columns, tirx.IntImm) and place == "inline":
-            # The last panel of a size that varies is copied, since it may be a part of one.
-            place = "tile"
         tiled.arrange(_PANELS, place, self.unit.lanes, self.unit.lanes)
         func = tiled.finish([k_inner], config["unroll_explicit"] * config["auto_unroll_max_step"])
-        func = nest.ending(func, sch.get(y_tile), -2, rows, config["tile_y"][2])
-        func = nest.ending(func, sch.get(x_tile), -1, columns, config["tile_x"][2])
+        func = nest.ending(func, sch.get(y_tile), rows, config["tile_y"][2])
         if not config.get("prefetch_k"):
             return func
         # Those of a later reduction step, possibly of the next panel.
@@ -87,7 +87,7 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the product of both operands, (batch, rows, columns)."""
-        w, columns = workload, _whole(workload.columns, config["tile_x"])
+        w, columns = workload, _whole(workload.columns, config["tile_x"], config["tile_x"][2])
         panels = _in_panels(workload, config["tile_x"][2], columns, packed)
         return _multiply(w, config, data, panels, (w.batch, w.rows, w.columns))
 
@@ -97,11 +97,9 @@ def _multiply(
 ) -> te.Tensor:
     """Returns the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
     *batch, own_rows, own_columns = shape
-    panel, rows, columns = (
-        config["tile_x"][2],
-        _whole(own_rows, config["tile_y"]),
-        _whole(own_columns, config["tile_x"]),
-    )
+    panel = config["tile_x"][2]
+    rows = _whole(own_rows, config["tile_y"], prod(config["tile_y"][1:]))
+    columns = _whole(own_columns, config["tile_x"], panel)
     inner = data.shape[-1]
     k = te.reduce_axis((0, int(inner) if isinstance(inner, tirx.IntImm) else inner), "k")
 
@@ -114,9 +112,8 @@ def _multiply(
     return anchor.crop(result, *shape)
 
 
-def _whole(own: Any, split: Sequence[int]) -> Any:
+def _whole(own: Any, split: Sequence[int], chunk: int) -> Any:
     """Returns the extent that a split covers: as many chunks as an extent that varies needs."""
-    chunk = prod(split[1:])
     return prod(split) if isinstance(own, int) else simplified((own + chunk - 1) // chunk * chunk)
 
 
