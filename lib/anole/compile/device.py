@@ -8,9 +8,8 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import tvm
 from tvm import ir, relax, tirx
 from tvm.ir.instrument import pass_instrument
@@ -24,17 +23,12 @@ from anole.compile.passes.small_sizes import SMALL_WEIGHTS, with_small_sizes
 from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
 from anole.extract.graph import Layer, find_layers
-from anole.record import Config
-from anole.space import ALGORITHM
-from anole.targets.base import Device
+from anole.targets.base import AnyBatch, Device
 from anole.targets.shared.symbols import standing_for
 from anole.task import Workload, weight_scheme
 
 _FEWER_WEIGHTS = 0.75
 """Weights packed for small sizes are stored beside the others if they are at most so many times as many."""
-
-_CONSIDERED = 1000
-"""Configs of most merit among which one is sought that packs weights in a given way."""
 
 
 def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) -> Compiled:
@@ -61,21 +55,28 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
 
 
 def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Returns a network's scheduled functions, and why workloads have no template's schedule; see `lower`.
-
-    Where sizes vary, kernels have programs of their own for small sizes, if other configs with the same weights should
-    be faster for the least ones.
-    """
+    """Returns a network's scheduled functions, and why workloads have no template's schedule; see `lower`."""
     choices = {
         match.task.workload: Choice(target.template(match.task.workload), match.config)
         for match in network.matches
         if match.config is not None
     }
+    if not network.model.ranges:
+        return lower(network.imported.module, choices, target.schedule_default)
+    return _lower_for_ranges(network, cast("AnyBatch", target), choices)
+
+
+def _lower_for_ranges(
+    network: MatchedNetwork, target: AnyBatch, choices: Mapping[Workload, Choice]
+) -> tuple[tvm.IRModule, dict[Workload, str]]:
+    """Returns what `lower_network` does where sizes vary, given the programs of the usual ones."""
+    choices = {
+        workload: replace(choice, config=target.spread(workload, choice.config)) for workload, choice in choices.items()
+    }
     module, failures = lower(network.imported.module, choices, target.schedule_default)
-    if network.model.ranges:
-        small = {**choices, **_small_choices(network, target, choices)}
-        others, failed = lower(network.imported.module, small, target.schedule_default)
-        if not failed:
+    if small := _small_choices(network, target, choices):
+        others, failed = lower(network.imported.module, {**choices, **small}, target.schedule_default)
+        if failed == failures:
             module = with_small_sizes(module, others)
     return module, failures
 
@@ -83,34 +84,20 @@ def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule
 def _small_choices(
     network: MatchedNetwork, target: Device, choices: Mapping[Workload, Choice]
 ) -> dict[Workload, Choice]:
-    """Returns the programs of the least sizes."""
+    """Returns the programs that the least sizes have for themselves: those with clearly fewer weights.
+
+    Little else than reading weights takes time where sizes are small.
+    """
     with standing_for(network.model.least_sizes):
         layers = find_layers(network.imported)
-    least = {own.workload: few.workload for own, few in zip(network.layers, layers, strict=True)}
-    return {
-        workload: replace(choice, config=_small_config(target, least[workload], choice))
-        for workload, choice in choices.items()
-    }
-
-
-def _small_config(target: Device, workload: Workload, choice: Choice) -> Config:
-    """Returns a config for the least sizes of a workload, given the choice for its others.
-
-    It is the default if that has fewer weights, since little else counts where sizes are small. If not, it packs
-    weights as the choice does, so that they are stored once.
-    """
-
-    def packed(config: Config) -> tuple[int, ...]:
-        return choice.template.packed_shape(workload, config)
-
-    own, default, chosen = packed(choice.config), target.default_config(workload), choice.config.get(ALGORITHM)
-    if prod(packed(default)) <= _FEWER_WEIGHTS * prod(own):
-        return default
-    space = target.space(workload)
-    if chosen is not None:
-        space = space.restricted({ALGORITHM: [chosen]})
-    best = map(space.config, space.foremost(_CONSIDERED, np.random.default_rng(0)))
-    return next((config for config in best if packed(config) == own), choice.config)
+    found = {}
+    for own, few in zip(network.layers, layers, strict=True):
+        if (choice := choices.get(own.workload)) is not None and own.workload.constant_weight:
+            config = target.default_config(few.workload)
+            packed = [prod(choice.template.packed_shape(few.workload, each)) for each in (config, choice.config)]
+            if packed[0] <= _FEWER_WEIGHTS * packed[1]:
+                found[own.workload] = replace(choice, config=config)
+    return found
 
 
 def describe_kernels(

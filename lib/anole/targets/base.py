@@ -216,6 +216,13 @@ class Device(Target, Protocol):
         """Measures in this process the speed that no kernel that multiplies numbers of one of `dtypes` can exceed."""
 
 
+class AnyBatch(Device, Protocol):
+    """Hardware for which one build may serve a range of sizes."""
+
+    def spread(self, workload: Workload, config: Config) -> Config:
+        """Returns a config with the same packed weights that suits batches of other sizes than the workload's, too."""
+
+
 class Observable(Device, Protocol):
     """A device on which each kernel can be timed while a whole network runs."""
 

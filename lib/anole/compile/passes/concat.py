@@ -17,6 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.compile.passes.kernel_calls import Pattern, bindings, called, marked, size_bytes
 from anole.extract.passes.mutators import read_counts, rewritten
+from anole.targets.shared.symbols import are_numbers
 
 WRITTEN_BYTES = "anole.written_bytes"
 """Attribute of a function that writes only a slice of its last parameter: the slice's size in bytes."""
@@ -26,9 +27,11 @@ _CONCAT = "anole.concat"
 
 
 def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Makes a concatenation a separate function, which nothing fuses with."""
+    """Makes a concatenation a separate function, which nothing fuses with, unless its axis varies."""
     axis = int(call.attrs.axis or 0) % len(call.ty.shape)
     made = call.op.get_attr("FLegalize")(bb, call)
+    if not are_numbers([call.ty.shape[axis]]):
+        return made
     return marked(bb, made, Pattern.OPAQUE, "concat", **{_CONCAT: axis})
 
 

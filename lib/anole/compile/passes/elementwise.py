@@ -13,6 +13,7 @@ from tvm import ir, relax, te, topi
 
 from anole.targets.shared import polynomials
 from anole.targets.shared.polynomials import Value, bound
+from anole.targets.shared.symbols import are_numbers
 
 _REGISTER_BYTES = 64
 """Size of the widest vector register; a bias that fills it is never loaded together with what follows it in memory."""
@@ -70,6 +71,8 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 def _is_short_bias(operand: ir.Expr, data: relax.TensorType, result: relax.TensorType) -> bool:
     """Returns whether an operand is a constant with one value for each channel that does not fill a register."""
     if not isinstance(operand, ir.GenericConst) or not result.ndim or list(data.shape) != list(result.shape):
+        return False
+    if not are_numbers([result.shape[-1]]):
         return False
     *others, channels = operand.value.shape or (0,)
     fills = channels * np.dtype(operand.value.dtype).itemsize >= _REGISTER_BYTES

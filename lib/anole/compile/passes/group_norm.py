@@ -13,6 +13,7 @@ from tvm import ir, relax, te, tirx
 
 from anole.compile.passes.kernel_calls import Pattern, marked
 from anole.extract.passes.mutators import extents
+from anole.targets.shared.symbols import are_numbers
 
 _Place = tuple[Any, ...]
 
@@ -23,6 +24,7 @@ def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     channel = int(attrs.channel_axis) % max(len(shape), 1)
     spatial = [int(axis) for axis in attrs.axes]
     is_image = len(shape) > 2 and channel in (1, len(shape) - 1) and {0, channel, *spatial} == {*range(len(shape))}
+    is_image = is_image and are_numbers(list(call.ty.shape)[1:])
     if not is_image or {str(each.ty.dtype) for each in (call, *call.args)} != {"float32"}:
         return call.op.get_attr("FLegalize")(bb, call)
     data, *affine = call.args
@@ -47,7 +49,7 @@ def _scale_and_shift(
     x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, groups: int, channel: int, epsilon: float
 ) -> list[te.Tensor]:
     """Returns what each channel is multiplied by and what is added to it, both of shape (batch, channels)."""
-    shape = [int(extent) for extent in x.shape]
+    shape = [x.shape[0], *map(int, list(x.shape)[1:])]
     batch, channels = shape[0], shape[channel]
     members = channels // groups
     n_values = prod(shape[1:]) // groups

@@ -12,6 +12,7 @@ from tvm import ir, relax, te
 
 from anole.compile.passes.kernel_calls import Pattern, marked
 from anole.extract.passes.mutators import extents
+from anole.targets.shared.symbols import are_numbers
 
 _MANY_CHANNELS = 32
 """From so many channels on, vectors of them read four neighbours as fast as they come from the cache, in one kernel."""
@@ -32,6 +33,7 @@ def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         or layout not in ("NHWC", "NCHW")
         or {str(call.ty.dtype), str(call.args[0].ty.dtype)} != {"float32"}
         or not (inputs and outputs)
+        or not are_numbers([*list(call.args[0].ty.shape)[1:], *list(call.ty.shape)[1:]])
         or (layout == "NHWC" and inputs[-1] >= _MANY_CHANNELS)
     ):
         return call.op.get_attr("FLegalize")(bb, call)

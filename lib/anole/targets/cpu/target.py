@@ -112,6 +112,10 @@ class CpuTarget:
         """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
         return self._programs(workload).default(self.unit, self._threads_fed(workload), workload)
 
+    def spread(self, workload: Workload, config: Config) -> Config:
+        """Returns a config that suits batches of other sizes, too."""
+        return programs.spread(self._threads_fed(workload), workload, config)
+
     def template(self, workload: Workload) -> Template:
         """Returns the template of a workload's operator."""
         return self._programs(workload).template_for(self.unit)

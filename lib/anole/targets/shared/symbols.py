@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -38,6 +38,11 @@ def usual(extent: Any) -> int | None:
         return int(extent)
     found = sym.Analyzer().simplify(tvm_ffi.structural_map(extent, (tirx.Var, _valued)))
     return int(found) if isinstance(found, tirx.IntImm) else None
+
+
+def are_numbers(extents: Iterable[Any]) -> bool:
+    """Returns whether none of some extents varies."""
+    return all(isinstance(extent, (int, tirx.IntImm)) for extent in extents)
 
 
 def simplified(extent: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from typing import Any, cast
 
 from anole.record import Config
@@ -165,6 +166,25 @@ def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> 
         scheme = WeightScheme(bits_and_block[0], bits_and_block[1] or w.in_features)
     pays = w.batch <= MOST_ROWS and w.dtype == "float32" and not w.exact
     return replace(w, weights=scheme if pays and scheme is not None and scheme.divides(w.in_features) else None)
+
+
+def spread(threads: int, w: Workload, config: Config) -> Config:
+    """Returns a config with equal shares of each image, or of all rows, for all threads, if its tiles allow that.
+
+    Weights are packed as before. Of a batch of another size, the threads may not get equal shares of images.
+    """
+    if isinstance(w, Conv2d):
+        names = ("tile_f",) if config.get(ALGORITHM) == WINOGRAD else ("tile_y", "tile_f")
+    else:
+        names = ("tile_x",) if isinstance(w, Dense) else ()
+    spread = dict(config)
+    for name in names:
+        chunks, tiles, register = config[name]
+        while prod(spread[each][0] for each in names) % threads and tiles > 1:
+            factor = next(n for n in range(2, tiles + 1) if tiles % n == 0)
+            chunks, tiles = chunks * factor, tiles // factor
+            spread[name] = [chunks, tiles, register]
+    return spread
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:
