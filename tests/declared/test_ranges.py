@@ -77,7 +77,7 @@ def test_inputs_share_a_name_only_with_its_range() -> None:
             spec([{"batch": "1..4"}, 3], kind="vta"),
             "builds[0].model: found net with the range batch: 1..4; only targets",
         ),
-        (spec(VARYING, precision="bf16"), f"builds[0].model: {NARROW}"),
+        (spec(VARYING, weights="int4"), f"builds[0].model: {NARROW}"),
     ],
 )
 def test_mistakes_are_told_with_their_place(mapping: dict[str, Any], message: str) -> None:

@@ -121,7 +121,9 @@ def match_network(
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
     matches = match_tasks(manifest, taken, receipts, target)
     if model.ranges:
-        usual = generalised(model, usual, lambda fixed: narrowed_for(load_model(fixed, weights), target))
+        with standing_for(model.usual_sizes):
+            # What is narrow is so at all sizes.
+            usual = narrowed_for(generalised(model, imported, lambda fixed: load_model(fixed, weights)), target)
     return MatchedNetwork(model, usual, layers, matches, receipts)
 
 

@@ -270,7 +270,7 @@ def _build(
     if models[model].ranges and not get_kind(targets[target].kind).serves_ranges(targets[target].settings):
         shown = ", ".join(f"{symbol}: {each}" for symbol, each in models[model].ranges.items())
         raise entry["model"].error(
-            f"found {model} with the range {shown}; only targets of kind cpu that compute in float32 serve ranges. "
+            f"found {model} with the range {shown}; only targets of kind cpu without `weights` serve ranges. "
             "Give fixed sizes, and a model for each"
         )
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}

@@ -126,7 +126,7 @@ def read_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
         numbers = list(call.args[0].vectors)
         buffer, (first,) = numbers[0].source, numbers[0].indices
         if buffer not in views:
-            words = int(buffer.shape[0]) // len(numbers)
+            words = analyzer.simplify(tirx.floordiv(buffer.shape[0], len(numbers)))
             views[buffer] = tirx.decl_buffer((words,), "int32", f"{buffer.name}_words", data=buffer.data)
         return tirx.BufferLoad(views[buffer], [analyzer.simplify(tirx.floordiv(first, len(numbers)))])
 

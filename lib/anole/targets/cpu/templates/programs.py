@@ -32,7 +32,7 @@ from anole.targets.cpu.templates.product_space import (
 )
 from anole.targets.cpu.templates.register_tiles import covering, is_small
 from anole.targets.cpu.templates.tiles_space import conv2d_tiles_space, dense_tiles_space, takes_tiles, tiles_pay
-from anole.targets.cpu.templates.winograd_space import can_winograd, winograd_pays, winograd_space
+from anole.targets.cpu.templates.winograd_space import can_winograd, output_tiles, winograd_pays, winograd_space
 from anole.task import BatchMatmul, Bits, Conv2d, Dense, WeightScheme, Workload
 
 VERSIONS = {
@@ -173,10 +173,12 @@ def spread(threads: int, w: Workload, config: Config) -> Config:
 
     Weights are packed as before. Of a batch of another size, the threads may not get equal shares of images.
     """
-    if isinstance(w, Conv2d):
-        names = ("tile_f",) if config.get(ALGORITHM) == WINOGRAD else ("tile_y", "tile_f")
-    else:
-        names = ("tile_x",) if isinstance(w, Dense) else ()
+    names: tuple[str, ...] = ("tile_x",) if isinstance(w, Dense) else ()
+    if isinstance(w, Conv2d) and config.get(ALGORITHM) != WINOGRAD:
+        names = ("tile_y", "tile_f")
+    elif isinstance(w, Conv2d) and output_tiles(replace(w, batch=1), config).blocks < threads:
+        # More chunks of filters transform the data once more each, which blocks of tiles make needless.
+        names = ("tile_f",)
     spread = dict(config)
     for name in names:
         chunks, tiles, register = config[name]

@@ -58,14 +58,14 @@ class TiledDense(DenseTemplate):
         epilogue = anchor.join_epilogue(sch, block)
         y, x, k = sch.get_loops(block)
         lanes = self.unit.lanes_of(config["tile_x"][2])
-        y_parallel, *rows = sch.split(y, config["tile_y"])
+        y_parallel, *rows = sch.split(y, [None, *config["tile_y"][1:]])
         x_parallel, x_tile, x_register, vector = sch.split(
             x, [*config["tile_x"][:2], config["tile_x"][2] // lanes, lanes]
         )
         chunks, registers = [x_parallel, y_parallel], [*rows, x_register]
         tiled = nest.TiledNest(sch, block, epilogue, chunks, [x_tile], [k], registers, vector, steps=0)
         tiled.arrange("", "inline", lanes, self.unit.lanes, unrolled=False)
-        row, batch, words = config["tile_y"][2], workload.batch, workload.in_features
+        row, batch, words = config["tile_y"][2], sch.get(epilogue).iter_vars[0].dom.extent, workload.in_features
 
         def sizes(at: Sequence[Any]) -> list[Any]:
             left = tirx.min(batch - at[0], prod(config["tile_y"][1:]))
