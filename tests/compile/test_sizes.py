@@ -67,10 +67,14 @@ def test_batches_of_all_sizes_are_computed_as_torch_does(project: Path, name: st
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["norm_first", "masked", "pooled"])
+@pytest.mark.parametrize("name", ["norm_first", "masked", "pooled", "reduced"])
 def test_lengths_and_batches_of_all_sizes_are_computed_as_torch_does(project: Path, name: str) -> None:
     (project / "texts.py").write_text(TEXTS)
-    shapes = {"masked": {"x": ["n", "tokens", 32], "mask": ["n", "tokens"]}, "pooled": {"x": ["n", "tokens"]}}
+    shapes = {
+        "masked": {"x": ["n", "tokens", 32], "mask": ["n", "tokens"]},
+        "pooled": {"x": ["n", "tokens"]},
+        "reduced": {"x": ["n", 4, "tokens"]},
+    }
     ranges = {"n": "1..3", "tokens": "3..40"}
     given = {
         key: [{each: ranges[each]} if each in ranges else each for each in shape]
@@ -237,7 +241,11 @@ class Pooled(nn.Module):
         weights = torch.softmax(self.dense(found) @ found.transpose(1, 2) / 7, -1)
         return self.norm(torch.relu(self.dense(weights @ found))).mean(1)
 
-masked, pooled = Masked, Pooled
+class Reduced(nn.Module):
+    def forward(self, x):
+        return torch.cat([x.mean(-1, keepdim=True), x.amax(-1, keepdim=True), x.cumsum(-1)[..., -1:]], -1)
+
+masked, pooled, reduced = Masked, Pooled, Reduced
 """
 
 FICKLE = """

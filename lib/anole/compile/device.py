@@ -28,7 +28,7 @@ from anole.targets.shared.symbols import standing_for
 from anole.task import Workload, weight_scheme
 
 _FEWER_WEIGHTS = 0.75
-"""Weights packed for small sizes are stored beside the others if they are at most so many times as many."""
+"""Weights packed for small sizes are stored beside the others if they are at most this share of the others' number."""
 
 
 def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) -> Compiled:
@@ -92,7 +92,8 @@ def _small_choices(
         layers = find_layers(network.imported)
     found = {}
     for own, few in zip(network.layers, layers, strict=True):
-        if (choice := choices.get(own.workload)) is not None and own.workload.constant_weight:
+        choice = choices.get(own.workload)
+        if choice is not None and own.workload.constant_weight and few.workload != own.workload:
             config = target.default_config(few.workload)
             packed = [prod(choice.template.packed_shape(few.workload, each)) for each in (config, choice.config)]
             if packed[0] <= _FEWER_WEIGHTS * packed[1]:

@@ -28,7 +28,7 @@ from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
 from anole.targets.shared.nodes import blocks_of
-from anole.targets.shared.symbols import unbound_symbols
+from anole.targets.shared.symbols import symbols_of, unbound_symbols
 from anole.task import BatchMatmul, Workload, sum_dtype, workload_from_json, workload_to_json
 
 _WORKLOAD = "anole.workload"
@@ -99,8 +99,9 @@ def _schedule(
 ) -> tirx.PrimFunc:
     text = _recorded_in_blocks(func)
     if text is None:
-        # TVM replaces what only reshapes by no kernel at all, unless it is scheduled.
-        return func if relax.analysis.has_reshape_pattern(func) else schedule_default(func)
+        # TVM replaces what only reshapes by no kernel at all, unless a schedule has conditions.
+        only_reshapes = bool(symbols_of(func)) and relax.analysis.has_reshape_pattern(func)
+        return func if only_reshapes else schedule_default(func)
     func = func.with_attr(_WORKLOAD, text)
     workload = workload_from_json(json.loads(text))
     choice = choices[workload]

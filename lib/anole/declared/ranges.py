@@ -63,5 +63,6 @@ def checked_sizes(ranges: Mapping[str, SizeRange]) -> list[dict[str, int]]:
     usual = {name: each.usual for name, each in ranges.items()}
     found = [{**usual, name: size} for name, each in ranges.items() for size in each.checked]
     ends = [{name: each.least for name, each in ranges.items()}, {name: each.most for name, each in ranges.items()}]
+    ends += [{name: each.small + more for name, each in ranges.items()} for more in (0, 1)]
     every = [usual, *found, *ends]
     return [sizes for at, sizes in enumerate(every) if sizes not in every[:at]][1:]

@@ -20,9 +20,11 @@ import tvm_ffi
 from tvm import ir, relax, sym, tirx
 
 from anole.errors import ExtractError
+from anole.extract.graph import find_layers
 from anole.extract.imported import Imported
 from anole.extract.passes.mutators import bindings, operator_of, value_of
 from anole.targets.shared.symbols import usual
+from anole.task import BatchMatmul
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
@@ -48,6 +50,12 @@ def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], I
     Raises:
         ExtractError: the model cannot be imported, or its networks do not follow its sizes.
     """
+    for layer in find_layers(first):
+        if isinstance(layer.workload, BatchMatmul) and layer.workload.exact:
+            raise ExtractError(
+                f"model {model.name}: {layer.name} multiplies two computed tensors of bytes, which no range serves. "
+                "Give fixed sizes, and a model for each"
+            )
     samples = list(_samples(model))
     networks = [first, *(load(model.at(sizes)) for sizes in samples[1:])]
     try:
@@ -84,9 +92,15 @@ def _texts(ty: Any) -> tuple[str | None, ...] | None:
 
 
 def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
-    """Yields sizes: each range's usual one or the next, in all combinations, and the third of all."""
+    """Yields sizes: each range's usual one or the next, in all combinations, then the least of all, and the third.
+
+    At size 1, axes are as if they were broadcast, so the least is 2 or more.
+    """
     for choice in product(*(each.samples[:2] for each in model.ranges.values())):
         yield dict(zip(model.ranges, choice, strict=True))
+    least = {name: max(each.least, 2) for name, each in model.ranges.items()}
+    if least != model.usual_sizes:
+        yield least
     yield {name: each.samples[2] for name, each in model.ranges.items()}
 
 
@@ -94,7 +108,8 @@ class _Joiner:
     """Walks several networks together and builds the one of all sizes.
 
     Attributes:
-        samples: the sizes of each network; all but the last are the corners of a box, whose sides are 1.
+        samples: the sizes of each network; the first ones are the corners of a box, whose sides are 1, and the last one
+            has the largest sizes.
     """
 
     def __init__(self, samples: Sequence[Sizes]) -> None:
@@ -177,7 +192,8 @@ class _Joiner:
         values, dtype = [int(number) for number in numbers], str(numbers[0].ty.dtype)
         if len(set(values)) == 1:
             return tirx.IntImm(dtype, values[0])
-        corners, names = self._samples[:-1], list(self._symbols)
+        names = list(self._symbols)
+        corners, others = self._samples[: 2 ** len(names)], self._samples[2 ** len(names) :]
         least, factors = corners[0], dict[tuple[str, ...], int]()
         for corner in corners:
             changed = [name for name in names if corner[name] != least[name]]
@@ -191,8 +207,10 @@ class _Joiner:
                 for kept in combinations(changed, n):
                     rest = _product(-least[name] for name in changed if name not in kept)
                     factors[kept] = factors.get(kept, 0) + sum(inside) * rest
-        last = self._samples[-1]
-        if sum(factor * _product(last[name] for name in kept) for kept, factor in factors.items()) != values[-1]:
+        found = [
+            sum(factor * _product(sizes[name] for name in kept) for kept, factor in factors.items()) for sizes in others
+        ]
+        if found != values[len(corners) :]:
             raise Differs(f"a size is {', '.join(map(str, values))} at {'; '.join(map(_told, self._samples))}")
         total: Any = tirx.IntImm("int64", 0)
         for kept, factor in factors.items():

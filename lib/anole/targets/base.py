@@ -220,7 +220,7 @@ class AnyBatch(Device, Protocol):
     """Hardware for which one build may serve a range of sizes."""
 
     def spread(self, workload: Workload, config: Config) -> Config:
-        """Returns a config with the same packed weights that suits batches of other sizes than the workload's, too."""
+        """Returns a config with the same packed weights that suits other sizes than the workload's, too."""
 
 
 class Observable(Device, Protocol):

@@ -23,8 +23,20 @@ SMALL_WEIGHTS = "small_weights"
 
 
 def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
-    """Returns a lowered module whose kernels compute small sizes as those of another module of the same network do."""
+    """Returns a lowered module whose kernels compute small sizes as those of another module of the same network do.
+
+    If that does not call the same kernels in the same order, the module stays as it is.
+    """
+    pairs = list(zip(_calls(module), _calls(small), strict=False))
+    alike = all(len(one.args[1].fields) == len(other.args[1].fields) for one, other in pairs)
+    if not alike or not len(pairs) == len(_calls(module)) == len(_calls(small)):
+        return module
     return relax.transform.DeadCodeElimination()(rewritten(module, partial(_Merger, small=small)))
+
+
+def _calls(module: tvm.IRModule) -> list[ir.Call]:
+    """Returns the calls of a network's kernels, in order."""
+    return [value for binding in bindings(module) if _is_kernel(value := binding.value)]
 
 
 def _is_kernel(value: ir.Expr) -> bool:
@@ -38,7 +50,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule, small: tvm.IRModule) -> None:
         super().__init__(module)
         self._module, self._small = module, small
-        self._others = (value for binding in bindings(small) if _is_kernel(value := binding.value))
+        self._others = iter(_calls(small))
         self._merged: dict[ir.GlobalVar, ir.GlobalVar] = {}
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:

@@ -113,7 +113,7 @@ class CpuTarget:
         return self._programs(workload).default(self.unit, self._threads_fed(workload), workload)
 
     def spread(self, workload: Workload, config: Config) -> Config:
-        """Returns a config that suits batches of other sizes, too."""
+        """Returns a config with the same packed weights that suits other sizes, too."""
         return programs.spread(self._threads_fed(workload), workload, config)
 
     def template(self, workload: Workload) -> Template:

@@ -79,27 +79,30 @@ def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
     return list({str(symbol.name): symbol for ty in types for symbol in symbols_in(ty)}.values())
 
 
-def of_prime_sizes(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Returns a function with sizes instead of its symbols that no vector or thread divides; itself if it has none.
+def prime_sizes() -> dict[str, int]:
+    """Returns a size for each symbol that no vector or thread divides: a prime of its own beyond the usual size."""
+    found: dict[str, int] = {}
+    for name, size in _USUAL.get({}).items():
+        found[name] = next(n for n in count(size + 1) if n not in found.values() and _is_prime(n))
+    return found
 
-    What is decided for it suits all sizes: nothing is even by chance. Each is the first prime beyond the usual size.
-    """
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, isqrt(number) + 1))
+
+
+def of_usual_sizes(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns a function with the usual sizes instead of its symbols; the function itself if it has none."""
     symbols = symbols_of(func)
     if not symbols:
         return func
 
     def value(variable: tirx.Var) -> Any:
-        is_size = any(variable.same_as(symbol) for symbol in symbols)
-        size = _USUAL.get({}).get(str(variable.name)) if is_size else None
-        return variable if size is None else tirx.IntImm(variable.ty.dtype, _next_prime(size))
+        return _valued(variable) if any(variable.same_as(symbol) for symbol in symbols) else variable
 
     # A symbol that no extent is alone is a parameter, too.
     params = [param for param in func.params if not any(param.same_as(symbol) for symbol in symbols)]
     return tvm_ffi.structural_map(tirx.PrimFunc(params, func.body, attrs=func.attrs), (tirx.Var, value))
-
-
-def _next_prime(number: int) -> int:
-    return next(n for n in count(number + 1) if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
 
 
 def _valued(symbol: tirx.Var) -> Any:

@@ -29,10 +29,17 @@ SBlockRV = Any
 
 @dataclass(frozen=True)
 class Machine:
-    """The processor as the default schedule sees it: the number of threads, and the width of a vector register."""
+    """The processor as the default schedule sees it.
+
+    Attributes:
+        threads: number of threads.
+        vector_bytes: width of a vector register.
+        varies: whether a function is scheduled for sizes that vary, so that only single vectors are sure to fit.
+    """
 
     threads: int
     vector_bytes: int
+    varies: bool = False
 
     def lanes(self, *blocks: Block) -> int:
         """Returns how many of the blocks' widest elements fit a register."""
@@ -92,13 +99,15 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
         schedule_row_reduction(schedule, schedule.rfactor(piece, len(rows)), machine)
         return
     lanes = machine.lanes(block)
-    width = even_width(extent, lanes * (ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
+    width = (
+        lanes if machine.varies else even_width(extent, lanes * (ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
+    )
     steps, vector = schedule.split(loops[position], [None, width])
     others = [loop for i, loop in enumerate(loops) if axes[i].reduction and i != position]
     schedule.reorder(*rows, *others, steps, vector)
     partial = schedule.rfactor(vector, len(rows))
     parallel = block.work >= SERIAL_WORK and n_rows > 1
-    if extent % width or not rows:
+    if machine.varies or extent % width or not rows:
         # compute_at would lose the predicate of the last, partial step, so the partial block has loops of its own.
         _vectorize_partial(schedule, partial, len(rows), parallel, machine)
     else:

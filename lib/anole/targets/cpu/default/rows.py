@@ -54,7 +54,7 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
     lanes = machine.lanes(*described)
     for rv, block in zip(blocks, described, strict=True):
         if block.reduces:
-            _split_into_lanes(schedule, rv, block, lanes)
+            _split_into_lanes(schedule, rv, block, lanes, 1 if machine.varies else ACCUMULATORS)
     loops = schedule.get_loops(blocks[-1])
     _vectorize(schedule, loops[rows:], lanes)
     *_, row = run_in_parallel(schedule, loops[:rows], machine) if is_large else loops[:rows]
@@ -62,13 +62,13 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
         _compute_in_row(schedule, rv, row, n_rows, lanes)
 
 
-def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lanes: int) -> None:
-    """Makes a reduction one of a vector of partial results, of a few, and of these one by one."""
+def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lanes: int, most: int) -> None:
+    """Makes a reduction one of at most so many vectors of partial results, of a few lanes, and of these one by one."""
     *spatial, loop = schedule.get_loops(rv)
     if not block.axes[-1].reduction or any(axis.reduction for axis in block.axes[:-1]):
         raise ValueError("rows are not reduced along their last axis alone")
     extent = int(schedule.get(loop).extent)
-    in_flight = next(n * lanes for n in range(ACCUMULATORS, 0, -1) if n == 1 or extent % (n * lanes) == 0)
+    in_flight = next(n * lanes for n in range(most, 0, -1) if n == 1 or extent % (n * lanes) == 0)
     for width in (in_flight, lanes, _LANES_LEFT):
         if width >= int(schedule.get(loop).extent):
             continue

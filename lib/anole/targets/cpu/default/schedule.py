@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
 from typing import Any
@@ -27,20 +27,23 @@ from anole.targets.cpu.default.single_results import separate_results
 from anole.targets.cpu.default.whole_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
 from anole.targets.shared.nodes import blocks_of
-from anole.targets.shared.symbols import of_prime_sizes
+from anole.targets.shared.symbols import of_usual_sizes, prime_sizes, standing_for
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Decided:
-    """A function, and one with numbers for sizes that vary, which decides each step; the same one if none does."""
+    """A function, and one with numbers for sizes that vary, which decides each step; the same one if none does.
+
+    The numbers are primes, so that what is decided for them suits all sizes: nothing is even by chance.
+    """
 
     func: tirx.PrimFunc
     deciding: tirx.PrimFunc
 
     def scheduled(self, step: Callable[[s_tir.Schedule], None]) -> _Decided:
-        """Returns both after a step that is decided by one; TVM checks that it keeps the meaning of the other."""
+        """Returns both after a step that is decided by one, and carried out on the other as well."""
         schedule = s_tir.Schedule(tvm.IRModule({"main": self.deciding}))
         step(schedule)
         made = schedule.mod["main"]
@@ -62,16 +65,23 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     It never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
     tried, and finally the function stays as it was.
     """
+    with standing_for(prime_sizes()):
+        deciding = of_usual_sizes(func)
+        machine = replace(machine, varies=deciding is not func)
+        return _scheduled(_Decided(func, deciding), machine)
+
+
+def _scheduled(decided: _Decided, machine: Machine) -> tirx.PrimFunc:
     for strategy in (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops):
         try:
-            found = strategy(_Decided(func, of_prime_sizes(func)).changed(separate_results), machine).func
+            found = strategy(decided.changed(separate_results), machine).func
             _lower(found)
         except Exception as error:
             # TVM fails with many exception types, from ScheduleError to InternalError.
             _log.debug("%s: %s: %s", strategy.__name__, type(error).__name__, str(error).strip()[-200:])
             continue
         return found
-    return func
+    return decided.func
 
 
 def _lower(func: tirx.PrimFunc) -> None:

@@ -84,6 +84,7 @@ def with_whole_vectors(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """Returns a function that takes whole vectors wherever no lane is beyond the last filter or column.
 
     TVM takes a vector lane by lane if its block, or its value, has a condition on lanes, also where that holds for all.
+    What holds for the first lane and for the last one holds for those between them.
     """
     return with_each(func, tirx.For, _whole_or_by_lanes)
 
@@ -101,12 +102,13 @@ def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
             values[call] = call.args[1]
     if not conditions:
         return loop
-    last = with_values(tirx.all(*conditions), {loop.loop_var: loop.extent - 1})
+    ends = (tirx.IntImm(loop.loop_var.ty.dtype, 0), loop.extent - 1)
+    both = [with_values(tirx.all(*conditions), {loop.loop_var: lane}) for lane in ends]
     free = tvm_ffi.structural_map(block, (ir.Call, lambda call: values.get(call, call))) if values else block
     whole = tirx.For(loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, free))
     again = defined_anew(loop)
     by_lanes = tirx.For(again.loop_var, 0, again.extent, tirx.ForKind.SERIAL, again.body)
-    return tirx.IfThenElse(last, whole, by_lanes)
+    return tirx.IfThenElse(tirx.all(*both) if values else both[1], whole, by_lanes)
 
 
 def _is_condition(call: ir.Call) -> bool:

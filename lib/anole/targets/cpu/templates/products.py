@@ -87,7 +87,7 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Returns the product of both operands, (batch, rows, columns)."""
-        w, columns = workload, _whole(workload.columns, config["tile_x"], config["tile_x"][2])
+        w, columns = workload, whole(workload.columns, config["tile_x"], config["tile_x"][2])
         panels = _in_panels(workload, config["tile_x"][2], columns, packed)
         return _multiply(w, config, data, panels, (w.batch, w.rows, w.columns))
 
@@ -98,8 +98,8 @@ def _multiply(
     """Returns the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
     *batch, own_rows, own_columns = shape
     panel = config["tile_x"][2]
-    rows = _whole(own_rows, config["tile_y"], prod(config["tile_y"][1:]))
-    columns = _whole(own_columns, config["tile_x"], panel)
+    rows = whole(own_rows, config["tile_y"], prod(config["tile_y"][1:]))
+    columns = whole(own_columns, config["tile_x"], panel)
     inner = data.shape[-1]
     k = te.reduce_axis((0, int(inner) if isinstance(inner, tirx.IntImm) else inner), "k")
 
@@ -112,7 +112,7 @@ def _multiply(
     return anchor.crop(result, *shape)
 
 
-def _whole(own: Any, split: Sequence[int], chunk: int) -> Any:
+def whole(own: Any, split: Sequence[int], chunk: int) -> Any:
     """Returns the extent that a split covers: as many chunks as an extent that varies needs."""
     return prod(split) if isinstance(own, int) else simplified((own + chunk - 1) // chunk * chunk)
 

@@ -171,9 +171,11 @@ def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> 
 def spread(threads: int, w: Workload, config: Config) -> Config:
     """Returns a config with equal shares of each image, or of all rows, for all threads, if its tiles allow that.
 
-    Weights are packed as before. Of a batch of another size, the threads may not get equal shares of images.
+    Of another size, the threads may not get equal shares of what a config shares out. Weights are packed as before.
     """
     names: tuple[str, ...] = ("tile_x",) if isinstance(w, Dense) else ()
+    if isinstance(w, BatchMatmul) and w.batch < threads:
+        names = ("tile_y",)
     if isinstance(w, Conv2d) and config.get(ALGORITHM) != WINOGRAD:
         names = ("tile_y", "tile_f")
     elif isinstance(w, Conv2d) and output_tiles(replace(w, batch=1), config).blocks < threads:
@@ -186,7 +188,7 @@ def spread(threads: int, w: Workload, config: Config) -> Config:
             factor = next(n for n in range(2, tiles + 1) if tiles % n == 0)
             chunks, tiles = chunks * factor, tiles // factor
             spread[name] = [chunks, tiles, register]
-    return spread
+    return spread if prod(spread[name][0] for name in names) % threads == 0 else config
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:

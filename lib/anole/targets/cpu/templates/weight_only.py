@@ -17,7 +17,7 @@ from tvm import te, tirx
 
 from anole.record import Config
 from anole.targets.base import ANCHOR
-from anole.targets.cpu.templates.products import DenseTemplate
+from anole.targets.cpu.templates.products import DenseTemplate, whole
 from anole.targets.shared import anchor
 from anole.targets.shared.reference import weight_shape
 from anole.targets.shared.templates import in_panels
@@ -42,12 +42,13 @@ class WeightOnlyTemplate(DenseTemplate):
         """Returns (rows, out) of (rows, in) data and packed words; each word's sum is scaled, then added."""
         w, scheme = workload, workload.weights
         assert scheme is not None
-        panel, rows, columns = config["tile_x"][2], prod(config["tile_y"]), prod(config["tile_x"])
+        panel, columns = config["tile_x"][2], prod(config["tile_x"])
+        rows = whole(w.batch, config["tile_y"], prod(config["tile_y"][1:]))
         words, length, numbers = words_of_block(scheme), rows_of_block(scheme), scheme.numbers
         k = te.reduce_axis((0, w.in_features // numbers), "k")
 
         def point(y: Any, x: Any) -> Any:
-            row = y if rows == w.batch else tirx.min(y, w.batch - 1)
+            row = y if anchor.is_same_extent(rows, w.batch) else tirx.min(y, w.batch - 1)
             block = k // words
 
             def lane(at: Any) -> Any:
