@@ -47,7 +47,7 @@ class SizeRange:
 
     @property
     def checked(self) -> tuple[int, ...]:
-        """The sizes at which a build is evaluated, beside the usual one: ends, an odd one, and where programs change."""
+        """The sizes at which a build is evaluated beside the usual one: ends, an odd one, and where programs change."""
         odd = min((self.usual + self.most) // 2 | 1, self.most)
         return tuple(sorted({self.least, self.least + 1, self.small, self.small + 1, odd, self.most} - {self.usual}))
 
