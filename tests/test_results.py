@@ -335,7 +335,7 @@ def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
     found = rows("search/tables.csv", space="constrained")
 
     def said(over: str, under: str, column: str, form: str) -> str:
-        read = (lambda row: 1 + float(row[column])) if column.startswith("gap") else column
+        read = (lambda row: 1 + float(row[column] or "nan")) if column.startswith("gap") else column
         own = effect(log_ratios(found, over, under, read))
         return form.format(own.value, own.low, own.high)
 
@@ -345,14 +345,30 @@ def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
     )
     assert said("SA+greedy", "PPO+greedy", "steps", "{:.1f} times fewer ({:.1f} to {:.1f})") in search
     assert said("SA+greedy", "PPO+greedy", "queries", "{:.0f} times fewer queries ({:.0f} to {:.0f})") in search
-    assert {row["converged_at"] for row in found if row["variant"] == "SA+greedy"} == {"0"}
-    assert said("autotvm", "SA+AS", "gap_at_64", "{:.2f} ({:.2f} to {:.2f}) and behind after 256 by") in search
-    assert said("autotvm", "SA+AS", "gap_at_256", "behind after 256 by {:.2f} ({:.2f} to {:.2f})") in search
+    assert said("autotvm", "SA+AS", "gap_at_64", "is at {:.2f} ({:.2f} to {:.2f}) after 64 trials") in search
+    assert said("autotvm", "SA+AS", "gap_at_256", "and at {:.2f} ({:.2f} to {:.2f}) after 256") in search
     assert said("autotvm", "dcoc", "gap_at_256", "at {:.2f} ({:.2f} to {:.2f}) of AutoTVM's speed") in search
+    for learner in ("chameleon", "release", "dcoc"):
+        own = said(f"{learner} not learning", learner, "gap_at_end", "at {:.2f} ({:.2f} to {:.2f})")
+        assert f"`{learner}` is {own}" in search or f"`{learner}` {own}" in search
     assert said("SA+greedy", "PPO+greedy", "gap_at_256", "({:.2f} after 256 trials, {:.2f} to {:.2f})") in readme
     own = said("SA+greedy batch 16", "dcoc", "gap_at_256", "{:.2f} of the speed after 256 trials ({:.2f} to {:.2f})")
     assert own in of_vta and own.replace("of the speed after 256 trials ", "") in dcoc
     assert said("MAPPO+greedy", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy") in dcoc
+
+
+def test_the_tables_of_ranges_are_those_of_their_file() -> None:
+    found, engines = rows("sizes.csv"), ("fixed", "onnxruntime", "openvino")
+    ratios = {(row["network"], row["size"], row["engine"]): float(row["ratio"]) for row in found}
+    for row in rows("sizes.csv", engine="range"):
+        own = [times(ratios[row["network"], row["size"], engine]) for engine in engines]
+        line = [row["network"], row["varies"], row["size"], f"{float(row['latency_ms']):.4g}", *own]
+        assert line in lines_of("sizes.md"), line
+    for network in {row["network"] for row in found}:
+        told = next(line for line in lines_of("sizes.md") if line[0] == network and len(line) == 8)
+        for engine, cell in zip(engines, told[1:], strict=False):
+            mean, least, most = mean_and_range([value for at, value in ratios.items() if at[::2] == (network, engine)])
+            assert cell == f"{mean} ({least} to {most})"
 
 
 def test_the_table_of_tuning_times_is_that_of_its_files() -> None:
