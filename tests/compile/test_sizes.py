@@ -185,7 +185,11 @@ def test_sizes_outside_of_the_range_are_refused(project: Path) -> None:
 
 def test_a_network_that_does_not_follow_its_sizes_is_refused(project: Path) -> None:
     (project / "tiny.py").write_text(FICKLE)
-    for name, problem in {"counted": "1 operators at batch 2|operators at", "scaled": "computes with"}.items():
+    for name, problem in {
+        "counted": "1 operators at batch 2|operators at",
+        "scaled": "computes with",
+        "lstm": "recurrent",
+    }.items():
         with pytest.raises(
             ExtractError, match=rf"model {name}: no network serves all sizes of batch: 1..6: .*({problem})"
         ):
@@ -262,5 +266,13 @@ class Scaled(nn.Module):
     def forward(self, x):
         return x * torch.full((4,), x.shape[0] ** 0.5)
 
-counted, scaled = Counted, Scaled
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.LSTM(4, 4)
+
+    def forward(self, x):
+        return self.layer(x[None])[0]
+
+counted, scaled, lstm = Counted, Scaled, Lstm
 """

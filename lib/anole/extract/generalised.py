@@ -165,6 +165,8 @@ class _Joiner:
             return relax.TupleGetItem(self._joined([one.tuple_value for one in each]), first.index)
         if isinstance(first, ir.Call):
             return self._call(each)
+        if isinstance(first, ir.GlobalVar):
+            raise Differs("it has recurrent layers, which no range serves")
         for other in each[1:]:
             if not _is_same(first, other):
                 raise Differs(f"it computes with {first} at {_told(self._samples[0])} and with {other} at others")
