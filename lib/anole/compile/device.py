@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -18,7 +18,7 @@ from anole.compile.folder import write_library
 from anole.compile.lower import Choice, anchored, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.compile.passes.concat import WRITTEN_BYTES
-from anole.compile.passes.kernel_calls import bindings, size_bytes
+from anole.compile.passes.kernel_calls import calls_of, size_bytes
 from anole.compile.passes.small_sizes import SMALL_WEIGHTS, with_small_sizes
 from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
@@ -115,7 +115,7 @@ def describe_kernels(
     for layer in layers:
         waiting[layer.workload].append(layer.name)
     held = defaultdict[ir.GlobalVar, list[str]](list)
-    for variable in _called(module):
+    for variable in (call.args[0] for call in calls_of(module)):
         names = waiting[anchored(module[variable])]
         held[variable].append(names.pop(0) if names else "")
     kernels = []
@@ -135,14 +135,6 @@ def describe_kernels(
             )
         )
     return tuple(kernels)
-
-
-def _called(module: tvm.IRModule) -> Iterator[ir.GlobalVar]:
-    """Yields the functions that a network calls, in order, each as often as it is called."""
-    for binding in bindings(module):
-        value = getattr(binding, "value", None)
-        if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and "call_tir" in value.op.name:
-            yield value.args[0]
 
 
 def _moved_bytes(func: tirx.PrimFunc) -> int:

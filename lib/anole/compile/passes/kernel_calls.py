@@ -33,6 +33,16 @@ def bindings(module: tvm.IRModule) -> list[relax.Binding]:
     return [binding for func in functions for block in func.body.blocks for binding in block.bindings]
 
 
+def calls_of(module: tvm.IRModule) -> list[ir.Call]:
+    """Returns the calls of a network's kernels, in order."""
+    return [value for binding in bindings(module) if is_kernel(value := getattr(binding, "value", None))]
+
+
+def is_kernel(value: Any) -> bool:
+    """Returns whether an expression is the call of a kernel."""
+    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and "call_tir" in value.op.name
+
+
 def called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
     """Returns the kernel that a binding's value calls, or None if it is no such call."""
     if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":

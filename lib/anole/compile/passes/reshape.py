@@ -14,6 +14,7 @@ from typing import Any
 from tvm import ir, relax, sym, te, tirx
 
 from anole.compile.passes.kernel_calls import Pattern, marked
+from anole.targets.shared.symbols import are_numbers
 
 Run = tuple[list[int], list[int]]
 """The axes of the source and those of the result that have the same number of elements together."""
@@ -22,9 +23,7 @@ Run = tuple[list[int], list[int]]
 def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Legalises the reshaping of a tensor of symbolic shape by its runs; others as TVM does."""
     source, result = list(call.args[0].ty.shape), list(call.ty.shape)
-    runs = (
-        None if all(isinstance(extent, tirx.IntImm) for extent in (*source, *result)) else list(_runs(source, result))
-    )
+    runs = None if are_numbers([*source, *result]) else list(_runs(source, result))
     if not runs:
         return call.op.get_attr("FLegalize")(bb, call)
 

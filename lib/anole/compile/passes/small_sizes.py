@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.compile.passes.kernel_calls import bindings
+from anole.compile.passes.kernel_calls import calls_of, is_kernel
 from anole.extract.passes.mutators import rewritten
 from anole.targets.shared.nodes import with_values
 from anole.targets.shared.symbols import is_small, symbols_in, symbols_of, usual_shape
@@ -27,20 +27,11 @@ def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
 
     If that does not call the same kernels in the same order, the module stays as it is.
     """
-    pairs = list(zip(_calls(module), _calls(small), strict=False))
+    pairs = list(zip(calls_of(module), calls_of(small), strict=False))
     alike = all(len(one.args[1].fields) == len(other.args[1].fields) for one, other in pairs)
-    if not alike or not len(pairs) == len(_calls(module)) == len(_calls(small)):
+    if not alike or not len(pairs) == len(calls_of(module)) == len(calls_of(small)):
         return module
     return relax.transform.DeadCodeElimination()(rewritten(module, partial(_Merger, small=small)))
-
-
-def _calls(module: tvm.IRModule) -> list[ir.Call]:
-    """Returns the calls of a network's kernels, in order."""
-    return [value for binding in bindings(module) if _is_kernel(value := binding.value)]
-
-
-def _is_kernel(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and "call_tir" in value.op.name
 
 
 @mutator
@@ -50,12 +41,12 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule, small: tvm.IRModule) -> None:
         super().__init__(module)
         self._module, self._small = module, small
-        self._others = iter(_calls(small))
+        self._others = iter(calls_of(small))
         self._merged: dict[ir.GlobalVar, ir.GlobalVar] = {}
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        if not _is_kernel(call):
+        if not is_kernel(call):
             return call
         kernel, given, *rest = call.args
         other, theirs, *_ = next(self._others).args

@@ -27,6 +27,7 @@ from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
 from anole.targets.cpu.device.rounding import simplify_rounding
 from anole.targets.cpu.device.words import has_words, lower_dots, read_words
 from anole.targets.shared.nodes import collect, with_each
+from anole.targets.shared.symbols import are_numbers
 
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""
@@ -132,7 +133,7 @@ def _keep_on_stack(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
 def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
     buffer = allocation.buffer
-    is_known = all(isinstance(extent, tirx.IntImm) for extent in buffer.shape)
+    is_known = are_numbers(buffer.shape)
     if buffer.scope() != "local" or not is_known:
         return allocation
     if buffer.dtype.itemsize * prod(map(int, buffer.shape)) > _LARGEST_BYTES:
