@@ -27,8 +27,8 @@ from anole.extract.passes.weight_only import WEIGHT_ONLY
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
-from anole.targets.shared.nodes import blocks_of
-from anole.targets.shared.symbols import symbols_of, unbound_symbols
+from anole.targets.shared.nodes import blocks_of, with_values
+from anole.targets.shared.symbols import in_plain_extents, plain_types, symbols_of, unbound_symbols
 from anole.task import BatchMatmul, Workload, sum_dtype, workload_from_json, workload_to_json
 
 _WORKLOAD = "anole.workload"
@@ -106,7 +106,7 @@ def _schedule(
     workload = workload_from_json(json.loads(text))
     choice = choices[workload]
     try:
-        return choice.template.schedule(func, workload, choice.config)
+        return in_plain_extents(func, lambda plain: choice.template.schedule(plain, workload, choice.config))
     except Exception as error:
         # An epilogue that the template does not support must not fail the whole build.
         failures[workload] = cause(error)
@@ -161,7 +161,8 @@ def _of_all_sizes(workload: Workload, data_ty: Any, result_ty: Any) -> Workload:
 
 def _definition(choice: Choice, workload: Workload, types: Sequence[Any], given: Sequence[tirx.Var]) -> tirx.PrimFunc:
     """Returns the anchor's function, its block marked with the workload and open for epilogues."""
-    data_ty, packed_ty, result_ty = types
+    # Otherwise what covers an extent would be simplified, so that `in_plain_extents` would not find the extent there.
+    (data_ty, packed_ty, result_ty), own = plain_types(types)
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
     result = choice.template.compute(_of_all_sizes(workload, data_ty, result_ty), choice.config, data, packed)
@@ -169,4 +170,5 @@ def _definition(choice: Choice, workload: Workload, types: Sequence[Any], given:
     for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:
             schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))
-    return schedule.mod["main"].without_attr("global_symbol").with_attr("op_pattern", int(Pattern.ANCHOR))
+    func = with_values(schedule.mod["main"], own)
+    return func.without_attr("global_symbol").with_attr("op_pattern", int(Pattern.ANCHOR))

@@ -23,7 +23,9 @@ from anole.errors import ExtractError
 from anole.extract.graph import find_layers
 from anole.extract.imported import Imported
 from anole.extract.passes.mutators import bindings, operator_of, value_of
-from anole.targets.shared.symbols import usual
+from anole.targets.shared.recurrence import recurrence_of
+from anole.targets.shared.recurrent_kernel import recurrent_kernel
+from anole.targets.shared.symbols import text_of, usual
 from anole.task import BatchMatmul
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], I
     samples = list(_samples(model))
     networks = [first, *(load(model.at(sizes)) for sizes in samples[1:])]
     try:
-        module = _Joiner(samples).joined([each.module for each in networks])
+        module = _Joiner(samples, [each.module for each in networks]).joined()
     except Differs as error:
         ranges = ", ".join(f"{name}: {each}" for name, each in model.ranges.items())
         raise ExtractError(
@@ -87,7 +89,7 @@ def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], I
 
 def _texts(ty: Any) -> tuple[str | None, ...] | None:
     """Returns the extents of a tensor that vary, as text, and None for all others; None if none does."""
-    texts = tuple(None if isinstance(extent, tirx.IntImm) else str(extent) for extent in ty.shape)
+    texts = tuple(None if isinstance(extent, tirx.IntImm) else text_of(extent) for extent in ty.shape)
     return texts if any(texts) else None
 
 
@@ -110,18 +112,19 @@ class _Joiner:
     Attributes:
         samples: the sizes of each network; the first ones are the corners of a box, whose sides are 1, and the last one
             has the largest sizes.
+        modules: the networks.
     """
 
-    def __init__(self, samples: Sequence[Sizes]) -> None:
-        self._samples = samples
+    def __init__(self, samples: Sequence[Sizes], modules: Sequence[tvm.IRModule]) -> None:
+        self._samples, self._modules = samples, modules
         self._symbols = {name: tirx.Var(name, "int64") for name in samples[0]}
         self._analyzer = sym.Analyzer()
         self._known: list[dict[relax.Var, relax.Var]] = [{} for _ in samples]
         self._builder = relax.BlockBuilder()
 
-    def joined(self, modules: Sequence[tvm.IRModule]) -> tvm.IRModule:
+    def joined(self) -> tvm.IRModule:
         """Returns the module of all sizes."""
-        mains = [module["main"] for module in modules]
+        mains = [module["main"] for module in self._modules]
         params = [self._param(each) for each in zip(*(main.params for main in mains), strict=True)]
         bound = [list(bindings(main)) for main in mains]
         if len({len(each) for each in bound}) > 1:
@@ -166,11 +169,27 @@ class _Joiner:
         if isinstance(first, ir.Call):
             return self._call(each)
         if isinstance(first, ir.GlobalVar):
-            raise Differs("it has recurrent layers, which no range serves")
+            return self._kernel(each)
         for other in each[1:]:
             if not _is_same(first, other):
                 raise Differs(f"it computes with {first} at {_told(self._samples[0])} and with {other} at others")
         return first
+
+    def _kernel(self, variables: Sequence[ir.GlobalVar]) -> ir.GlobalVar:
+        """Returns the kernel of a recurrent layer, whose steps and batch may vary."""
+        layers = [recurrence_of(module[variable]) for module, variable in zip(self._modules, variables, strict=True)]
+        symbols = {}
+        for name in ("steps", "batch"):
+            size = self._size([tirx.IntImm("int64", getattr(layer, name, 0)) for layer in layers])
+            if isinstance(size, tirx.Var):
+                symbols[f"{name}_symbol"] = str(size.name)
+            elif not isinstance(size, tirx.IntImm):
+                raise Differs(f"found {name} = {text_of(size)} of a recurrent layer; allowed are a range and fixed sizes")
+        first, *others = [each and replace(each, steps=0, batch=0) for each in layers]
+        if layers[0] is None or any(other != first for other in others):
+            raise Differs("it has other functions at other sizes")
+        joined = replace(layers[0], **symbols)
+        return self._builder.add_func(recurrent_kernel(joined), joined.cell)
 
     def _call(self, calls: Sequence[ir.Call]) -> ir.Expr:
         first, name = calls[0], operator_of(calls[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cuda.default.recurrence import schedule_recurrence
 from anole.targets.cuda.device.builder import source_only
 from anole.targets.cuda.settings import describe_cuda
-from anole.targets.shared.recurrence import GATES, Activation, Recurrence, recurrence_of
+from anole.targets.shared.recurrence import GATES, Activation, Parameter, Recurrence, recurrence_of
 from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_kernel
 from tests.kit.emulated_gpu.programs import function_results
 from tests.kit.emulated_gpu.worker import EmulatedGpu
@@ -38,10 +39,15 @@ def layer(cell: Any, batch: int, hidden: int, backward: tuple[bool, ...], **opti
 
 def drawn(own: Recurrence) -> dict[str, NDArray[Any]]:
     rng = np.random.default_rng(0)
-    found = {each.name: rng.uniform(-0.7, 0.7, each.shape).astype(each.dtype) for each in own.parameters}
+    found = {each.name: rng.uniform(-0.7, 0.7, shape_of(own, each)).astype(each.dtype) for each in own.parameters}
     if own.lengths:
         found["lengths"] = rng.integers(0, own.steps + 1, own.batch).astype(np.int32)
     return found
+
+
+def shape_of(own: Recurrence, parameter: Parameter) -> list[int]:
+    sizes = {own.steps_symbol: own.steps, own.batch_symbol: own.batch}
+    return [sizes[extent] if isinstance(extent, str) else extent for extent in parameter.shape]
 
 
 def expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -89,10 +95,11 @@ def advanced(own: Recurrence, at: Any, direction: int, x: Any, weights: Any, h: 
 
 def computed_on_cpu(own: Recurrence, tiling: Tiling) -> list[NDArray[Any]]:
     given, target = drawn(own), get_target(describe_cpu())
-    module = tvm.IRModule({"main": recurrent_kernel(own, tiling).with_attr("global_symbol", "main")})
+    of_one = Tiling() if own.batch_symbol else None
+    module = tvm.IRModule({"main": recurrent_kernel(own, tiling, of_one).with_attr("global_symbol", "main")})
     with target.compiler_target() as compiler_target:
         library = tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
-    results = [tvm.runtime.tensor(np.full(each.shape, np.nan, np.float32)) for each in own.results]
+    results = [tvm.runtime.tensor(np.full(shape_of(own, each), np.nan, np.float32)) for each in own.results]
     library["main"](*(tvm.runtime.tensor(given[each.name]) for each in own.parameters), *results)
     return [result.numpy() for result in results]
 
@@ -107,7 +114,8 @@ def check_results(own: Recurrence, given: dict[str, NDArray[Any]], found: Sequen
 @st.composite
 def divided_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
     cell = draw(st.sampled_from(sorted(GATES)))
-    batch, hidden = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([7, 16, 32, 50]))
+    varies = draw(st.booleans())
+    batch, hidden = draw(st.sampled_from([1, 2, 3, 4])), draw(st.sampled_from([7, 16, 32, 50]))
     own = layer(
         cell,
         batch,
@@ -118,13 +126,16 @@ def divided_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
         reset_after=cell == "gru" and draw(st.booleans()),
         peepholes=cell == "lstm" and draw(st.booleans()),
         lengths=draw(st.booleans()),
+        steps_symbol=draw(st.sampled_from([None, "steps"])),
+        batch_symbol="batch" if varies else None,
     )
-    rows = draw(st.sampled_from([n for n in (1, 2, 4) if batch % n == 0]))
+    rows = draw(st.sampled_from([n for n in (1, 2, 4) if varies or batch % n == 0]))
     blocks = draw(st.sampled_from([n for n in (1, 2, 4) if own.blocks % n == 0]))
     if draw(st.booleans()):
-        tiles = len(own.backward) * batch // rows * own.blocks // blocks
+        tiles = len(own.backward) * (1 if varies else batch // rows) * own.blocks // blocks
         return own, Tiling(rows, blocks, parts=draw(st.sampled_from([n for n in range(1, 9) if tiles % n == 0])))
-    return own, Tiling(rows, blocks, draw(st.sampled_from([n for n in (1, 2, 4) if batch // rows % n == 0])))
+    divisors = [n for n in (1, 2, 4) if varies or batch // rows % n == 0]
+    return own, Tiling(rows, blocks, draw(st.sampled_from(divisors)))
 
 
 @pytest.mark.slow
@@ -139,6 +150,8 @@ def test_all_divisions(divided: tuple[Recurrence, Tiling]) -> None:
     [
         (layer("lstm", 2, 50, (False, True), peepholes=True, lengths=True), Tiling(2, 2, 1)),
         (layer("gru", 1, 64, (True,), axes="ntd"), Tiling(1, 2, parts=2)),
+        (layer("lstm", 3, 50, (False, True), lengths=True, steps_symbol="n", batch_symbol="m"), Tiling(2, 2, 4)),
+        (layer("gru", 3, 64, (True,), batch_symbol="m", batch_first=True), Tiling(2, 2, parts=2)),
     ],
 )
 def test_divisions(own: Recurrence, tiling: Tiling) -> None:
@@ -146,10 +159,12 @@ def test_divisions(own: Recurrence, tiling: Tiling) -> None:
 
 
 def test_threads_that_share_a_quantised_step_compute_the_same() -> None:
-    own = layer("lstm", 2, 50, (False,), quantized=True)
-    alone, shared = (computed_on_cpu(own, tiling) for tiling in (Tiling(), Tiling(1, 2, parts=2)))
-    for first, second in zip(alone, shared, strict=True):
-        np.testing.assert_allclose(second, first, rtol=1e-6)
+    own = layer("lstm", 3, 50, (False,), quantized=True)
+    alone = computed_on_cpu(own, Tiling())
+    for batch, tiling in ((None, Tiling(1, 2, parts=2)), ("n", Tiling(2, 2, parts=2))):
+        shared = computed_on_cpu(replace(own, batch_symbol=batch), tiling)
+        for first, second in zip(alone, shared, strict=True):
+            np.testing.assert_allclose(second, first, rtol=1e-6)
 
 
 @pytest.mark.examples(1)
@@ -196,6 +211,7 @@ def test_a_description_is_kept_with_its_function() -> None:
         (layer("lstm", 32, 48, (False,)), Tiling(4, 1, 2)),
         (layer("gru", 3, 512, (False,)), Tiling(3, 1, parts=2)),
         (layer("lstm", 1, 112, (False,)), Tiling(1, 1, parts=7)),
+        (layer("gru", 4, 512, (False,), batch_symbol="m"), Tiling(4, 1, parts=2)),
     ],
 )
 def test_threads_share_only_large_steps_of_few_rows(own: Recurrence, tiling: Tiling) -> None:

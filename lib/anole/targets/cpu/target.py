@@ -130,13 +130,13 @@ class CpuTarget:
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Returns a function without an anchor, parallelised and vectorised where that pays."""
         from anole.targets.cpu.default.loop_nests import Machine
-        from anole.targets.cpu.default.recurrence import recurrence_tiling
+        from anole.targets.cpu.default.recurrence import recurrence_tilings
         from anole.targets.cpu.default.schedule import schedule_default
         from anole.targets.shared.recurrence import recurrence_of
         from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
         if (recurrence := recurrence_of(func)) is not None:
-            return recurrent_kernel(recurrence, recurrence_tiling(recurrence, self.threads, self.unit))
+            return recurrent_kernel(recurrence, *recurrence_tilings(recurrence, self.threads, self.unit))
         return schedule_default(func, Machine(self.threads, FLOAT_BYTES * self.unit.lanes))
 
     def compiler_target(self) -> tvm.target.Target:

@@ -33,10 +33,10 @@ class Activation:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A tensor that the kernel reads or writes."""
+    """A tensor that the kernel reads or writes; an extent that varies is the name of its symbol."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     dtype: str = "float32"
 
 
@@ -60,6 +60,8 @@ class Recurrence:
         lengths: whether sequences have lengths of their own.
         quantized: whether the state is quantised to 8 bits in each step, see `parameters`.
         weight_dtype: the type of the recurrent weights; a type of integers only if the layer is quantised.
+        steps_symbol, batch_symbol: the names of the symbols that the length and the number of sequences are where they
+            vary; `steps` and `batch` are then the usual ones.
     """
 
     cell: Cell
@@ -77,6 +79,8 @@ class Recurrence:
     lengths: bool = False
     quantized: bool = False
     weight_dtype: str = "float32"
+    steps_symbol: str | None = None
+    batch_symbol: str | None = None
 
     @property
     def directions(self) -> int:
@@ -106,8 +110,9 @@ class Recurrence:
         ``recurrent`` the weights R, block by block. If the state is quantised, they are integers less their zero
         point, and ``scales`` holds their scales.
         """
-        rows = (self.batch, self.steps) if self.batch_first else (self.steps, self.batch)
-        states = (self.directions, self.batch, self.hidden)
+        extents = self._extents
+        rows = (extents["n"], extents["t"]) if self.batch_first else (extents["t"], extents["n"])
+        states = (self.directions, extents["n"], self.hidden)
         found = [
             Parameter("projected", (*rows, self.directions, self.gates, self.padded)),
             Parameter("recurrent", (self.directions, self.blocks, self.hidden, self.gates, LANES), self.weight_dtype),
@@ -122,16 +127,21 @@ class Recurrence:
         if self.quantized:
             found.append(Parameter("scales", (self.directions, self.gates, self.padded)))
         if self.lengths:
-            found.append(Parameter("lengths", (self.batch,), "int32"))
+            found.append(Parameter("lengths", (extents["n"],), "int32"))
         return tuple(found)
 
     @property
     def results(self) -> tuple[Parameter, ...]:
         """The kernel's results: the state after each step, and the last states."""
-        extents = {"t": self.steps, "n": self.batch, "d": self.directions}
-        states = (self.directions, self.batch, self.hidden)
+        extents = self._extents
+        states = (self.directions, extents["n"], self.hidden)
         found = [Parameter("y", (*(extents[axis] for axis in self.axes), self.hidden)), Parameter("last_h", states)]
         return (*found, Parameter("last_c", states)) if self.cell == "lstm" else tuple(found)
+
+    @property
+    def _extents(self) -> dict[str, int | str]:
+        steps, batch = self.steps_symbol or self.steps, self.batch_symbol or self.batch
+        return {"t": steps, "n": batch, "d": self.directions}
 
     def to_json(self) -> str:
         """Returns the description as text, from which `recurrence_of` makes it again."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
@@ -21,7 +21,7 @@ from tvm.tirx.script import builder as T
 from anole.targets.shared.nodes import prefetched
 from anole.targets.shared.polynomials import Value
 from anole.targets.shared.recurrence import LANES, RECURRENCE, Recurrence
-from anole.targets.shared.recurrent_step import Place, RecurrentStep, Sums, allocated
+from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated
 
 OPAQUE = 8
 """TVM's operator pattern for a function that nothing fuses with."""
@@ -32,12 +32,12 @@ class Tiling:
     """How a kernel is divided.
 
     Attributes:
-        rows: rows of the batch that are computed together; they divide the batch.
+        rows: rows of the batch that are computed together; they divide the batch, unless it varies.
         blocks: blocks of hidden units whose sums are in registers together; they divide all blocks.
-        strands: parts of the batch that go through all steps on their own; they divide the batch's tiles of rows.
-            A state is quantised for the whole batch, which then is one part.
+        strands: parts of the batch that go through all steps on their own; they divide the batch's tiles of rows,
+            unless it varies. A state is quantised for the whole batch, which then is one part.
         parts: parts into which threads divide each step's tiles, instead of directions and strands; 1 for strands.
-            They divide the tiles of all directions.
+            They divide the tiles of all directions, whatever the batch.
     """
 
     rows: int = 1
@@ -46,26 +46,46 @@ class Tiling:
     parts: int = 1
 
 
-def recurrent_kernel(recurrence: Recurrence, tiling: Tiling | None = None) -> tirx.PrimFunc:
-    """Returns the kernel of a recurrence; its parameters are the recurrence's, and then its results."""
-    with recurrent_function(recurrence) as builder:
-        _Kernel(recurrence, tiling or Tiling()).write()
+def recurrent_kernel(
+    recurrence: Recurrence, tiling: Tiling | None = None, of_one: Tiling | None = None
+) -> tirx.PrimFunc:
+    """Returns the kernel of a recurrence; its parameters are the recurrence's, and then its results.
+
+    Args:
+        recurrence: the recurrence.
+        tiling: how the kernel is divided.
+        of_one: how it is divided for a batch of 1, if the batch varies.
+    """
+    with recurrent_function(recurrence) as (builder, arguments):
+        usual = _Kernel(recurrence, tiling or Tiling(), arguments)
+        if of_one is None:
+            usual.write()
+        else:
+            with T.If(arguments.symbols[recurrence.batch_symbol] == 1):
+                with T.Then():
+                    _Kernel(replace(recurrence, batch=1, batch_symbol=None), of_one, arguments).write()
+                with T.Else():
+                    usual.write()
     return builder.get()
 
 
 @contextmanager
-def recurrent_function(recurrence: Recurrence) -> Iterator[IRBuilder]:
-    """Opens a function that is marked as the kernel of a recurrence; yields its builder."""
+def recurrent_function(recurrence: Recurrence) -> Iterator[tuple[IRBuilder, Arguments]]:
+    """Opens a function that is marked as the kernel of a recurrence; yields its builder and its operands."""
     with IRBuilder() as builder, T.prim_func(is_private=True, s_tir=True):
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, RECURRENCE: recurrence.to_json()})
-        yield builder
+        yield builder, Arguments.declared(recurrence)
 
 
 class _Kernel(RecurrentStep):
-    def __init__(self, recurrence: Recurrence, tiling: Tiling) -> None:
-        super().__init__(recurrence, (recurrence.directions, recurrence.batch, recurrence.padded))
+    def __init__(self, recurrence: Recurrence, tiling: Tiling, arguments: Arguments) -> None:
+        super().__init__(recurrence, arguments)
         self._tiling = tiling
-        self._tiles = recurrence.batch // tiling.rows
+        # Where the batch varies, the last tile of each strand may go beyond it.
+        rows = tiling.rows * tiling.strands
+        self._tiles = (self._batch + rows - 1) // rows
+        self._rows = self._tiles * tiling.rows
+        self._allocate((recurrence.directions, self._rows * tiling.strands, recurrence.padded))
         self._groups = recurrence.blocks // tiling.blocks
 
     def write(self) -> None:
@@ -76,29 +96,28 @@ class _Kernel(RecurrentStep):
             self._write_strands()
 
     def _write_strands(self) -> None:
-        strands = self._tiling.strands
-        rows, tiles = self._own.batch // strands, self._tiles // strands
+        strands, rows = self._tiling.strands, self._rows
         with T.parallel(0, self._own.directions * strands) as strand:
             direction, first_row = strand // strands, strand % strands * rows
             with T.serial(0, rows) as row, T.serial(0, self._own.padded) as unit:
                 self.begin((direction, first_row + row, unit))
-            with T.serial(0, self._own.steps) as step:
+            with T.serial(0, self._steps) as step:
                 if self._own.quantized:
                     self.quantize(step, direction)
                 for part in self.parts():
                     # Weights of a group stay in the cache from one tile to the next.
-                    with T.serial(0, self._groups) as at, T.serial(0, tiles) as tile:
+                    with T.serial(0, self._groups) as at, T.serial(0, self._tiles) as tile:
                         group = in_turns(step, at, self._groups)
                         part(step, direction, first_row + tile * self._tiling.rows, group)
             with T.serial(0, rows) as row, T.serial(0, self._own.hidden) as unit:
                 self.end((direction, first_row + row, unit))
 
     def _write_shared(self) -> None:
-        own, per_direction = self._own, self._groups * self._tiles
+        own, rows, per_direction = self._own, self._rows, self._groups * self._tiles
         n_tiles = own.directions * per_direction // self._tiling.parts
-        with T.serial(0, own.directions * own.batch) as index, T.serial(0, own.padded) as unit:
-            self.begin((index // own.batch, index % own.batch, unit))
-        with T.serial(0, own.steps) as step:
+        with T.serial(0, own.directions * rows) as index, T.serial(0, own.padded) as unit:
+            self.begin((index // rows, index % rows, unit))
+        with T.serial(0, self._steps) as step:
             if own.quantized:
                 with T.parallel(0, own.directions) as direction:
                     self.quantize(step, direction)
@@ -107,8 +126,8 @@ class _Kernel(RecurrentStep):
                     index = own_part * n_tiles + in_turns(step, at, n_tiles)
                     group, tile = index % per_direction // self._tiles, index % self._tiles
                     part(step, index // per_direction, tile * self._tiling.rows, group)
-        with T.serial(0, own.directions * own.batch) as index, T.serial(0, own.hidden) as unit:
-            self.end((index // own.batch, index % own.batch, unit))
+        with T.serial(0, own.directions * rows) as index, T.serial(0, own.hidden) as unit:
+            self.end((index // rows, index % rows, unit))
 
     def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
         self._prefetch(step, direction, first_row, group, gates)
@@ -119,7 +138,7 @@ class _Kernel(RecurrentStep):
 
         The processor's own prefetcher finds neither: the former are too short, and the latter lie far apart.
         """
-        rows, blocks, later = self._tiling.rows, self._tiling.blocks, tirx.min(step + 1, self._own.steps - 1)
+        rows, blocks, later = self._tiling.rows, self._tiling.blocks, tirx.min(step + 1, self._steps - 1)
         if self._tiling.parts > 1:
             with T.serial(0, rows * self._own.blocks) as at:
                 row, block = first_row + at // self._own.blocks, at % self._own.blocks
@@ -145,10 +164,10 @@ class _Kernel(RecurrentStep):
         return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
 
 
-def in_turns(step: Value, at: Value, extent: int) -> Value:
+def in_turns(step: Value, at: Value, extent: Value) -> Value:
     """Returns the position of a loop that goes forwards in even steps and backwards in odd ones.
 
     A step then begins with the weights that the one before ended with, which the caches still hold. With weights a
     little larger than a cache, the same order in every step would find none of them there.
     """
-    return at if extent == 1 else step % 2 * (extent - 1) + at * (1 - step % 2 * 2)
+    return at if isinstance(extent, int) and extent == 1 else step % 2 * (extent - 1) + at * (1 - step % 2 * 2)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -26,31 +27,57 @@ Sums = Callable[[int], tuple[Value, ...]]
 """Where the sum of a gate is."""
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """The operands of the current function.
+
+    Attributes:
+        buffers: by their names.
+        symbols: the extents that vary, by their names.
+    """
+
+    buffers: Mapping[str, Any]
+    symbols: Mapping[str | None, Value]
+
+    @classmethod
+    def declared(cls, recurrence: Recurrence) -> Arguments:
+        """Declares the operands of a recurrence."""
+        names = {recurrence.steps_symbol, recurrence.batch_symbol} - {None}
+        symbols = {name: tirx.Var(name, "int64") for name in names}
+        buffers = {each.name: _argument(each, symbols) for each in (*recurrence.parameters, *recurrence.results)}
+        return cls(buffers, {name: symbol.astype("int32") for name, symbol in symbols.items()})
+
+
 class RecurrentStep(ABC):
     """Writes the statements of a step into the current function.
 
     Its buffers, besides the parameters: ``h`` (halves, *slots), the states before even and odd steps; ``c``, an LSTM's
     cells; ``factor``, what the recurrent weights are multiplied with where that is not ``h``; ``update``, a GRU's
-    update gate; ``scale``, that of each direction's quantised states; ``sums``, of the gates of a tile. A buffer of
-    states has the shape `slots` and is in the given scope.
+    update gate; ``scale``, that of each direction's quantised states; ``sums``, of the gates of a tile.
     """
 
-    def __init__(self, recurrence: Recurrence, slots: Sequence[int], scope: str = "global") -> None:
+    def __init__(self, recurrence: Recurrence, arguments: Arguments) -> None:
         self._own = recurrence
+        self._buffers = arguments.buffers
+        self._steps = arguments.symbols.get(recurrence.steps_symbol, recurrence.steps)
+        self._batch = arguments.symbols.get(recurrence.batch_symbol, recurrence.batch)
         self._equations = [CellEquations(recurrence, direction) for direction in range(recurrence.directions)]
-        self._buffers = {each.name: _argument(each) for each in (*recurrence.parameters, *recurrence.results)}
         self._resets_first = recurrence.cell == "gru" and not recurrence.reset_after
         self._has_factor = self._resets_first or recurrence.quantized
+        self._sums: Any = None
+
+    def _allocate(self, slots: Sequence[Value], scope: str = "global") -> None:
+        """Allocates the buffers, of which those of states have the shape `slots` and are in the given scope."""
+        own = self._own
 
         def states(*shape: int) -> Any:
             return allocated(*shape, *slots, scope=scope)
 
         self._h: Any = states(1 if self._has_factor else 2)
-        self._c: Any = states() if recurrence.cell == "lstm" else None
+        self._c: Any = states() if own.cell == "lstm" else None
         self._factor: Any = states() if self._has_factor else None
         self._update: Any = states() if self._resets_first else None
-        self._scale: Any = allocated(recurrence.directions) if recurrence.quantized else None
-        self._sums: Any = None
+        self._scale: Any = allocated(own.directions) if own.quantized else None
 
     @abstractmethod
     def _tile(
@@ -73,20 +100,21 @@ class RecurrentStep(ABC):
     def begin(self, place: Place) -> None:
         """Copies the initial state of a hidden unit, or a zero if it fills up the last block."""
         direction, row, unit = place
-        known = (direction, row, tirx.min(unit, self._own.hidden - 1))
+        known = (direction, self._known(row), tirx.min(unit, self._own.hidden - 1))
         T.buffer_store(self._h, self._or_zero(unit, self._buffers["initial_h"][known]), [0, *self._slot(place)])
         if self._own.cell == "lstm":
             T.buffer_store(self._c, self._or_zero(unit, self._buffers["initial_c"][known]), self._slot(place))
 
     def end(self, place: Place) -> None:
         """Copies the last state of a hidden unit."""
-        T.buffer_store(self._buffers["last_h"], self._state(self._own.steps, place), place)
-        if self._own.cell == "lstm":
-            T.buffer_store(self._buffers["last_c"], self._c[self._slot(place)], place)
+        with self._if_row(place[1]):
+            T.buffer_store(self._buffers["last_h"], self._state(self._steps, place), place)
+            if self._own.cell == "lstm":
+                T.buffer_store(self._buffers["last_c"], self._c[self._slot(place)], place)
 
     def quantize(self, step: Value, direction: Value) -> None:
         """Writes the states of a direction as integers less their zero point, as ONNX's DynamicQuantizeLinear does."""
-        rows, blocks = self._own.batch, self._own.blocks
+        rows, blocks = self._batch, self._own.blocks
         lows, highs = (allocated(LANES, scope="local") for _ in range(2))
         with T.vectorized(0, LANES) as lane:
             T.buffer_store(lows, const(0), [lane])
@@ -139,7 +167,7 @@ class RecurrentStep(ABC):
         self._in_direction(direction, act)
         if self._own.padded != self._own.hidden:
             with self._tile(direction, first_row, group, has_lanes=False) as (place, _):
-                with T.If(place[-1] < self._own.hidden), T.Then():
+                with only_if(place[-1] < self._own.hidden):
                     self._give(step, place)
 
     def _noted(self, *variables: Value) -> list[Value]:
@@ -225,7 +253,7 @@ class RecurrentStep(ABC):
         """Returns the product of the inputs for a gate of a hidden unit."""
         direction, row, unit = place
         time = self._time(step, direction, row)
-        outer = (row, time) if self._own.batch_first else (time, row)
+        outer = (self._known(row), time) if self._own.batch_first else (time, self._known(row))
         return self._buffers["projected"][(*outer, direction, gate, unit)]
 
     def _peephole(self, place: Place, gate: int) -> Value:
@@ -236,14 +264,15 @@ class RecurrentStep(ABC):
         direction, row, unit = place
         at = {"t": self._time(step, direction, row), "n": row, "d": direction}
         value = self._if_active(step, row, self._state(step + 1, place), const(0))
-        T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._own.axes), unit])
+        with self._if_row(row):
+            T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._own.axes), unit])
 
     def _time(self, step: Value, direction: Value, row: Value) -> Value:
         """Returns which step of a sequence comes next; behind its end, all directions go forward."""
         backward = self._own.backward
         if not any(backward):
             return step
-        length = self._buffers["lengths"][row] if self._own.lengths else self._own.steps
+        length = tirx.min(self._length(row), self._steps) if self._own.lengths else self._steps
         last = self._if_active(step, row, length - 1 - step, step)
         if all(backward):
             return last
@@ -252,7 +281,18 @@ class RecurrentStep(ABC):
 
     def _if_active(self, step: Value, row: Value, value: Value, otherwise: Value) -> Value:
         """Returns the first value while a sequence lasts, and then the other one."""
-        return tirx.Select(step < self._buffers["lengths"][row], value, otherwise) if self._own.lengths else value
+        return tirx.Select(step < self._length(row), value, otherwise) if self._own.lengths else value
+
+    def _length(self, row: Value) -> Value:
+        return self._buffers["lengths"][self._known(row)]
+
+    def _known(self, row: Value) -> Value:
+        """Returns a row that there is: where their number varies, tiles go beyond the last one and compute it again."""
+        return row if self._own.batch_symbol is None else tirx.min(row, self._batch - 1)
+
+    def _if_row(self, row: Value) -> AbstractContextManager[None]:
+        """Opens a block that runs if there is such a row."""
+        return nullcontext() if self._own.batch_symbol is None else only_if(row < self._batch)
 
     def _or_zero(self, unit: Value, value: Value) -> Value:
         """Returns zero for what fills up the last block."""
@@ -268,10 +308,18 @@ class RecurrentStep(ABC):
                 act(equations)
 
 
-def _argument(parameter: Parameter) -> Any:
-    return T.arg(parameter.name, T.buffer(parameter.shape, parameter.dtype))
+def _argument(parameter: Parameter, symbols: Mapping[str | None, tirx.Var]) -> Any:
+    shape = [symbols[extent] if isinstance(extent, str) else extent for extent in parameter.shape]
+    return T.arg(parameter.name, T.buffer(shape, parameter.dtype))
 
 
-def allocated(*shape: int, scope: str = "global") -> Any:
+@contextmanager
+def only_if(condition: Value) -> Iterator[None]:
+    """Opens a block that runs if a condition holds."""
+    with T.If(condition), T.Then():
+        yield
+
+
+def allocated(*shape: Value, scope: str = "global") -> Any:
     """Returns a buffer of the current function."""
     return T.sblock_alloc_buffer(shape, "float32", scope=scope)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -10,10 +11,13 @@ from math import isqrt
 from typing import Any
 
 import tvm_ffi
-from tvm import sym, tirx
+from tvm import relax, sym, tirx
 
 _USUAL: ContextVar[Mapping[str, int]] = ContextVar("usual sizes")
 _SMALL: ContextVar[Mapping[str, int]] = ContextVar("the largest small sizes")
+
+_NUMBER = re.compile(r"T\.int\d+\((-?\d+)\)")
+"""A number as TVM writes it, with its type."""
 
 
 @contextmanager
@@ -50,6 +54,11 @@ def simplified(extent: Any) -> Any:
     return sym.Analyzer().simplify(extent)
 
 
+def text_of(extent: Any) -> str:
+    """Returns an extent as people write it, such as ``batch * 2``."""
+    return _NUMBER.sub(r"\1", str(extent))
+
+
 def usual_shape(shape: Any) -> tuple[int, ...] | None:
     """Returns a shape with the usual sizes; None if it is not known."""
     found = [usual(extent) for extent in shape] if shape is not None else [None]
@@ -77,6 +86,43 @@ def symbols_in(ty: Any) -> list[tirx.Var]:
 
 def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
     return list({str(symbol.name): symbol for ty in types for symbol in symbols_in(ty)}.values())
+
+
+def in_plain_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tirx.PrimFunc:
+    """Returns what a function becomes if each extent of its parameters that is computed is a symbol meanwhile.
+
+    TVM cannot tell that there are at least ``batch * 4`` in ``(batch * 4 + 127) // 128 * 128``.
+    """
+    computed = _computed([param.ty for param in func.params])
+    found = act(with_plain_extents(func))
+    return tvm_ffi.structural_map(found, (tirx.Var, lambda each: computed.get(str(each.name), each)))
+
+
+def with_plain_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns a function with a symbol for each extent of its parameters that is computed, by its text as name."""
+    computed = _computed([param.ty for param in func.params])
+    if not computed:
+        return func
+    symbols = {text: tirx.Var(text, "int64") for text in computed}
+
+    def plain(each: Any) -> Any:
+        return next((symbols[text] for text, own in computed.items() if tvm_ffi.structural_equal(own, each)), each)
+
+    return tvm_ffi.structural_map(func, (tuple({type(extent) for extent in computed.values()}), plain))
+
+
+def plain_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
+    """Returns tensor types with a symbol for each extent that is computed, and the extent of each such symbol."""
+    computed = _computed(types)
+    symbols = {text: tirx.Var(text, "int64") for text in computed}
+    plain = [relax.TensorType([symbols.get(text_of(each), each) for each in ty.shape], ty.dtype) for ty in types]
+    return plain, {symbol: computed[text] for text, symbol in symbols.items()}
+
+
+def _computed(types: Sequence[Any]) -> dict[str, Any]:
+    """Returns the extents that are neither a number nor a symbol, by their text."""
+    extents = [extent for ty in types for extent in getattr(ty, "shape", None) or ()]
+    return {text_of(each): each for each in extents if not isinstance(each, (tirx.IntImm, tirx.Var))}
 
 
 def prime_sizes() -> dict[str, int]:

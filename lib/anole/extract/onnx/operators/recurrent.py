@@ -190,7 +190,7 @@ def _parameters(call: Call, function: str, given: Mapping[str, list[Any]]) -> di
 
 
 def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
-    """Returns the lengths of the sequences within what there is, or None if all are whole."""
+    """Returns the lengths of the sequences, which the kernel limits, or None if all are whole."""
     if not call.has(4):
         return None
     known = call.constant(4)
@@ -198,9 +198,7 @@ def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
         return None
     if known is not None and not np.all((known >= 0) & (known <= recurrence.steps)):
         raise call.refuse(f"sequence_lens: found {known.tolist()}; allowed: 0 to {recurrence.steps}")
-    lengths = call.cast(call.input(4), "int32")
-    limited = relax.op.minimum(lengths, const(recurrence.steps, "int32"))
-    return call.emit(relax.op.maximum(limited, const(0, "int32")))
+    return call.cast(call.input(4), "int32")
 
 
 CONVERTERS: dict[str, Converter] = {

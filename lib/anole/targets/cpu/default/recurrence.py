@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.shared.recurrence import LANES, Recurrence
 from anole.targets.shared.recurrent_kernel import Tiling
@@ -11,6 +13,14 @@ _SHARED_PRODUCTS = 1 << 15
 
 _ROWS_OF_A_STRAND = 8
 """Rows from which on a thread computes with weights for longer than it takes to load them."""
+
+
+def recurrence_tilings(recurrence: Recurrence, threads: int, unit: VectorUnit) -> tuple[Tiling, Tiling | None]:
+    """Returns how the kernel of a recurrent layer is divided, and how it is for a batch of 1 if the batch varies."""
+    found = recurrence_tiling(recurrence, threads, unit)
+    if recurrence.batch_symbol is None:
+        return found, None
+    return found, recurrence_tiling(replace(recurrence, batch=1, batch_symbol=None), threads, unit)
 
 
 def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) -> Tiling:
@@ -28,20 +38,17 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
         if recurrence.quantized or not has_rows:
             strands = 1
             if products >= _SHARED_PRODUCTS:
-                blocks = _even_blocks(recurrence, sums // rows, rows, threads)
-                tiles = recurrence.directions * recurrence.batch // rows * (recurrence.blocks // blocks)
+                # If the batch varies, each thread has the same share of a single tile, too.
+                of_rows = recurrence.directions * (1 if recurrence.batch_symbol else recurrence.batch // rows)
+                blocks = _even_blocks(recurrence.blocks, sums // rows, of_rows, threads)
+                tiles = of_rows * (recurrence.blocks // blocks)
                 return Tiling(rows, blocks, parts=threads if tiles % threads == 0 else tiles)
     return Tiling(rows, _largest(recurrence.blocks, sums // rows), strands)
 
 
-def _even_blocks(recurrence: Recurrence, most: int, rows: int, threads: int) -> int:
-    """Returns the most blocks of hidden units with which all threads have the same share of a step, or one block."""
-    tiles = recurrence.directions * recurrence.batch // rows
-    even = [
-        blocks
-        for blocks in range(1, most + 1)
-        if recurrence.blocks % blocks == 0 and recurrence.blocks // blocks * tiles % threads == 0
-    ]
+def _even_blocks(blocks: int, most: int, of_rows: int, threads: int) -> int:
+    """Returns the most blocks of a tile with which all threads have the same share of a step, or one block."""
+    even = [n for n in range(1, most + 1) if blocks % n == 0 and blocks // n * of_rows % threads == 0]
     return max(even, default=1)
 
 

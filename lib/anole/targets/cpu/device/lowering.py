@@ -27,7 +27,7 @@ from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
 from anole.targets.cpu.device.rounding import simplify_rounding
 from anole.targets.cpu.device.words import has_words, lower_dots, read_words
 from anole.targets.shared.nodes import collect, with_each
-from anole.targets.shared.symbols import are_numbers
+from anole.targets.shared.symbols import are_numbers, with_plain_extents
 
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""
@@ -54,10 +54,14 @@ def passes() -> tuple[Any, Any, Any]:
     """Returns the passes that lower a module, and those that finish its host and its device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
     before = [tvm.transform.module_pass(change, opt_level=0) for change in (_keep_vectors_whole, _read_words)]
-    first = tirx.transform.prim_func_pass(name_roundings, opt_level=0)
+    first = [tirx.transform.prim_func_pass(change, opt_level=0) for change in (_take_plain_extents, name_roundings)]
     changes = (_keep_on_stack, _share_evenly, simplify_rounding, lower_dots, lower_roundings)
     after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in changes]
-    return tvm.transform.Sequential([first, *before, lower, *after]), finalize_host, finalize_device
+    return tvm.transform.Sequential([*first, *before, lower, *after]), finalize_host, finalize_device
+
+
+def _take_plain_extents(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    return with_plain_extents(func)
 
 
 def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:

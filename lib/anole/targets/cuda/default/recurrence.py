@@ -14,7 +14,7 @@ from anole.errors import TargetError
 from anole.targets.shared.polynomials import Value
 from anole.targets.shared.recurrence import LANES, Recurrence
 from anole.targets.shared.recurrent_kernel import recurrent_function
-from anole.targets.shared.recurrent_step import Place, RecurrentStep, Sums, allocated
+from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated, only_if
 
 _MOST_THREADS = 1024
 """The most threads of a block on any GPU."""
@@ -33,16 +33,17 @@ def schedule_recurrence(recurrence: Recurrence) -> tirx.PrimFunc:
         raise TargetError("cuda: a recurrent layer whose state is quantised runs on cpu only")
     if recurrence.padded > _MOST_HIDDEN:
         raise TargetError(f"cuda: found a recurrent layer of {recurrence.hidden} hidden units; at most {_MOST_HIDDEN}")
-    with recurrent_function(recurrence) as builder:
-        _Kernel(recurrence).write()
+    with recurrent_function(recurrence) as (builder, arguments):
+        _Kernel(recurrence, arguments).write()
     return builder.get()
 
 
 class _Kernel(RecurrentStep):
     """States are in shared memory, and TVM synchronises the threads between the loops over hidden units."""
 
-    def __init__(self, recurrence: Recurrence) -> None:
-        super().__init__(recurrence, (recurrence.padded,), scope="shared")
+    def __init__(self, recurrence: Recurrence, arguments: Arguments) -> None:
+        super().__init__(recurrence, arguments)
+        self._allocate((recurrence.padded,), scope="shared")
         blocks = max(n for n in range(1, _MOST_THREADS // LANES + 1) if recurrence.blocks % n == 0)
         self._threads = blocks * LANES
 
@@ -58,7 +59,7 @@ class _Kernel(RecurrentStep):
             self._each_unit(lambda unit: self._end((direction, row, unit)))
 
     def _end(self, place: Place) -> None:
-        with T.If(place[-1] < self._own.hidden), T.Then():
+        with only_if(place[-1] < self._own.hidden):
             self.end(place)
 
     def _each_unit(self, act: Callable[[Value], None]) -> None:
