@@ -11,12 +11,25 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from shutil import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from anole.declared.entries import ModelSpec
+from anole.declared.entries import ModelSpec
 
 HOME = Path(__file__).parents[1]
+
+_N, _TOKENS = {"n": "1..3"}, {"tokens": "3..40"}
+
+RANGED = {
+    name: ModelSpec.from_json(name, {"source": f"torch:tiny:{name}", "inputs": inputs})
+    for name, inputs in {
+        "norm_first": {"x": [_N, _TOKENS, 32]},
+        "masked": {"x": [_N, _TOKENS, 32], "mask": [_N, _TOKENS]},
+        "pooled": {"x": {"shape": [_N, _TOKENS], "dtype": "int64"}},
+        "reduced": {"x": [_N, 4, _TOKENS]},
+        "listened": {"x": [_N, _TOKENS, 24]},
+    }.items()
+}
+"""Tiny networks whose batch and length vary."""
 
 BUILD = """
 import sys

@@ -271,6 +271,52 @@ def delicate_with_noise() -> nn.Module:
     return Delicate(8192.0, shift=0.1)
 
 
+class Masked(nn.Module):
+    """Attention with a padding mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        found, _ = self.attention(x, x, x, key_padding_mask=mask.abs() > 1.5, need_weights=False)
+        return x + found
+
+
+class Pooled(nn.Module):
+    """An encoder of words with their places, whose states are averaged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 48), nn.Embedding(64, 48)
+        self.dense, self.norm = nn.Linear(48, 48), nn.LayerNorm(48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = self.words(x % 50) + self.places(torch.arange(x.shape[1]))
+        weights = torch.softmax(self.dense(found) @ found.transpose(1, 2) / 7, -1)
+        return self.norm(torch.relu(self.dense(weights @ found))).mean(1)
+
+
+class Reduced(nn.Module):
+    """Reductions along an axis that may vary."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.mean(-1, keepdim=True), x.amax(-1, keepdim=True), x.cumsum(-1)[..., -1:]], -1)
+
+
+class Listened(nn.Module):
+    """Recurrent layers of both directions and several depths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(24, 40, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(80, 33, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found, (_, cells) = self.lstm(x)
+        return self.gru(found)[0].softmax(-1), cells
+
+
 def number() -> int:
     return 3
 
@@ -302,3 +348,7 @@ enlarged = Enlarged
 tokens = Tokens
 unsupported = Unsupported
 data_dependent = DataDependent
+masked = Masked
+pooled = Pooled
+reduced = Reduced
+listened = Listened

@@ -19,8 +19,7 @@ from anole.compile.build import BuildSettings, compile_build
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
-from anole.errors import BuildError, ExportError, ExtractError
-from anole.export.stage import export_build
+from anole.errors import BuildError, ExtractError
 from anole.extract.tasks import extract_tasks
 from anole.extract.torch import example_inputs, make_network, run_network
 from anole.report.run import describe_build, run_build
@@ -29,6 +28,7 @@ from anole.targets.base import Target
 from anole.targets.cpu.device.precision import precisions_of
 from anole.targets.cpu.settings import describe_cpu
 
+from ..tiny_builds import RANGED
 from .conftest import SHAPES
 
 SETTINGS = BuildSettings("net-cpu", "anole", 0, False, 0)
@@ -67,30 +67,13 @@ def test_batches_of_all_sizes_are_computed_as_torch_does(project: Path, name: st
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["norm_first", "masked", "pooled", "reduced", "listened"])
-def test_lengths_and_batches_of_all_sizes_are_computed_as_torch_does(project: Path, name: str) -> None:
-    (project / "texts.py").write_text(TEXTS)
-    shapes = {
-        "masked": {"x": ["n", "tokens", 32], "mask": ["n", "tokens"]},
-        "pooled": {"x": ["n", "tokens"]},
-        "reduced": {"x": ["n", 4, "tokens"]},
-        "listened": {"x": ["n", "tokens", 24]},
-    }
-    ranges = {"n": "1..3", "tokens": "3..40"}
-    given = {
-        key: [{each: ranges[each]} if each in ranges else each for each in shape]
-        for key, shape in shapes.get(name, {"x": [2, "tokens", 32]}).items()
-    }
-    inputs: dict[str, object] = dict(given)
-    if name == "pooled":
-        inputs = {"x": {"shape": given["x"], "dtype": "int64"}}
-    model = ModelSpec.from_json(
-        name, {"source": f"torch:{'texts' if name in shapes else 'tiny'}:{name}", "inputs": inputs}
-    )
+@pytest.mark.parametrize("name", sorted(RANGED))
+def test_lengths_and_batches_of_all_sizes_are_computed_as_torch_does(name: str, project: Path) -> None:
+    model = RANGED[name]
     compiled(model, project / "net")
     network = make_network(model)
     for tokens in (3, 7, 16, 17, 31, 40):
-        for n in (1, 3) if name in shapes else (2,):
+        for n in (1, 3):
             arguments = example_inputs(model.at({"n": n, "tokens": tokens}))
             expected = run_network(model, network, arguments)
             found = run(project / "net", *(each.numpy() for each in arguments.values()))
@@ -178,8 +161,6 @@ def test_sizes_outside_of_the_range_are_refused(project: Path) -> None:
     assert [each.shape for each in loaded(array[:2])] == [(2, 8, 10, 10)]
     with pytest.raises(ValueError, match="x: batch is 64; this build serves"):
         loaded(array)
-    with pytest.raises(ExportError, match=r"found a build for the range batch: 2\.\.4; only builds of fixed sizes"):
-        export_build(folder, project / "library")
     # Whatever loads it otherwise is refused by TVM, which plans memory for the largest size.
     with pytest.raises(RuntimeError, match="storage allocation failure"):
         run(folder, array)
@@ -222,47 +203,6 @@ def test_a_build_is_evaluated_at_sizes_of_its_range(project: Path) -> None:
     assert [each.sizes["batch"] for each in found.sizes_latencies] == [1, 5, 6]
     assert all(latency.relative_error < 1e-4 for each in found.sizes_latencies for latency in each.latencies)
 
-
-TEXTS = """
-import torch
-from torch import nn
-
-class Masked(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
-
-    def forward(self, x, mask):
-        found, _ = self.attention(x, x, x, key_padding_mask=mask.abs() > 1.5, need_weights=False)
-        return x + found
-
-class Pooled(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.words, self.places = nn.Embedding(50, 48), nn.Embedding(64, 48)
-        self.dense, self.norm = nn.Linear(48, 48), nn.LayerNorm(48)
-
-    def forward(self, x):
-        found = self.words(x % 50) + self.places(torch.arange(x.shape[1]))
-        weights = torch.softmax(self.dense(found) @ found.transpose(1, 2) / 7, -1)
-        return self.norm(torch.relu(self.dense(weights @ found))).mean(1)
-
-class Reduced(nn.Module):
-    def forward(self, x):
-        return torch.cat([x.mean(-1, keepdim=True), x.amax(-1, keepdim=True), x.cumsum(-1)[..., -1:]], -1)
-
-class Listened(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(24, 40, num_layers=2, bidirectional=True, batch_first=True)
-        self.gru = nn.GRU(80, 33, batch_first=True)
-
-    def forward(self, x):
-        found, (_, cells) = self.lstm(x)
-        return self.gru(found)[0].softmax(-1), cells
-
-masked, pooled, reduced, listened = Masked, Pooled, Reduced, Listened
-"""
 
 FICKLE = """
 import torch

@@ -24,7 +24,7 @@ from anole.targets.cpu.runtime import find_compiler
 from anole.targets.cpu.settings import describe_cpu
 
 from ..targets.cpu.templates.cases import AMX_FEATURES
-from ..tiny_builds import compile_untuned
+from ..tiny_builds import RANGED, compile_untuned
 
 HERE = Path(__file__).parent
 MODELS = {
@@ -39,6 +39,10 @@ MODELS = {
         ("varied", {"x": (2, 6, 11, 12)}, {}),
     )
 } | {
+    "ranged": ModelSpec.from_json(
+        "ranged", {"source": "torch:tiny:varied", "inputs": {"x": [{"n": "1..4"}, 6, 11, 12]}}
+    ),
+    **RANGED,
     "file": ModelSpec("file", "onnx:net.onnx", {"x": (1, 3, 8, 8)}),
     "bytes": ModelSpec("bytes", "onnx:bytes.onnx", {"x": (1, 32, 8, 8)}),
 }

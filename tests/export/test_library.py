@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anole.declared.ranges import checked_sizes
 from anole.export.levels import Level
 from anole.host.processor import processor
 from anole.targets.cpu.runtime import TILES_FUNCTION
-from tests.export.conftest import Export, Exported, needs
+from tests.export.conftest import Export, Exported, imported, needs
+from tests.tiny_builds import RANGED
 
 HOME = Path(__file__).parents[2]
 SANITIZER = "-fsanitize=thread"
@@ -34,6 +36,36 @@ def call(program: Path | Sequence[str], how: str, exported: Exported, code: int 
     return run.stdout
 
 
+@pytest.mark.parametrize("name", ["listened", pytest.param("reduced", marks=pytest.mark.guard), "masked"])
+def test_batches_and_lengths_may_vary_in_c(name: str, export: Export, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        assert len(export(name, levels=("tuned",)).network.ranges) == 2
+    compared = [message for message in caplog.messages if message.endswith("its outputs are the build's, bit by bit")]
+    assert len(compared) == 1 + len(checked_sizes(RANGED[name].ranges))
+
+
+RESIZED = """
+#include <stdio.h>
+#include "network.h"
+static unsigned char input[NETWORK_INPUT_0_BYTES], first[NETWORK_OUTPUT_0_BYTES], second[NETWORK_OUTPUT_1_BYTES];
+int main(void) {
+  network_instance* instance;
+  if (network_create(&instance, NULL)) return 1;
+  for (int64_t size = 0; size < 6; size += 3) {
+    network_error error = network_resize(instance, &size);
+    printf("%s: %d\\n", network_error_text(error), (int)network_output_shape(instance, 0)[0]);
+  }
+  network_input inputs[] = {{input, sizeof input / 4 * 3}};
+  network_output outputs[] = {{first, sizeof first / 4 * 3}, {second, sizeof second / 4 * 3}};
+  printf("%s, ", network_error_text(network_run(instance, inputs, outputs)));
+  inputs[0].bytes = sizeof input;
+  printf("%.38s", network_error_text(network_run(instance, inputs, outputs)));
+  network_destroy(instance);
+  return 0;
+}
+"""
+
+
 @pytest.mark.parametrize(
     "name", ["file", "bytes", *(pytest.param(name, marks=pytest.mark.guard) for name in ("joined", "mixed", "twins"))]
 )
@@ -51,6 +83,23 @@ def test_numbers_of_bf16_are_the_builds(export: Export) -> None:
     assert "bfloat16" in {operand.dtype for step in exported.network.kernels.steps for operand in step.operands}
     with exported.python().Network() as network:
         assert bits(network(*exported.inputs)) == bits(exported.expected)
+
+
+def test_one_library_serves_all_sizes_of_a_range(export: Export, tmp_path: Path) -> None:
+    exported = export("ranged", levels=("tuned",))
+    python, build = exported.python(), imported(exported.build / "load.py").Model()
+    with python.Network() as network:
+        for size in (4, 1, 3):
+            array = np.random.default_rng(size).random((size, 6, 11, 12), np.float32)
+            assert bits(network(array)) == bits(build(array))
+        with pytest.raises(ValueError, match="n: found 5; allowed: 1 to 4"):
+            network(np.zeros((5, 6, 11, 12), np.float32))
+        with pytest.raises(ValueError, match=r"input x: found shape \(2, 6, 11\); expected \('n', 6, 11, 12\)"):
+            network(np.zeros((2, 6, 11), np.float32))
+    (tmp_path / "program.c").write_text(RESIZED)
+    made = exported.program(tmp_path / "program", source=tmp_path / "program.c")
+    said = subprocess.run([str(made)], **TEXT).stdout
+    assert said == "a size is outside of its range: 4\nno error: 3\nno error, an input or an output has another size"
 
 
 @pytest.mark.guard
@@ -136,7 +185,7 @@ def test_a_processor_without_the_instructions_is_refused(export: Export, monkeyp
 
 @pytest.mark.guard
 def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anole.export.kernels._allocated", lambda _: 0)
+    monkeypatch.setattr("anole.export.kernels._allocated", lambda *_: 0)
     exported = export("varied", levels=("tuned",), check=False)
     python = exported.python()
     with python.Network() as network, pytest.raises(python.NetworkError, match="a kernel failed"):
@@ -180,7 +229,7 @@ def test_several_libraries_can_be_linked_into_one_program(varied: Exported, expo
     assert call(made, "", varied) == b"no error 0\n"
     symbols = subprocess.run([needs("nm"), "-g", "--defined-only", str(other.folder / "libother_net.a")], **TEXT).stdout
     assert sorted(re.findall(r" [A-Z] (\w+)", symbols)) == [
-        f"other_net_{name}" for name in ("create", "destroy", "error_text", "level", "run")
+        f"other_net_{name}" for name in ("create", "destroy", "error_text", "level", "output_shape", "run")
     ]
 
 

@@ -88,7 +88,7 @@ def _small_choices(
 
     Little else than reading weights takes time where sizes are small.
     """
-    with standing_for(network.model.least_sizes):
+    with standing_for(network.model.sizes("least")):
         layers = find_layers(network.imported)
     found = {}
     for own, few in zip(network.layers, layers, strict=True):

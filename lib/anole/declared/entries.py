@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from anole.declared.ranges import SizeRange
 from anole.targets.rpc.address import Remote
@@ -48,20 +48,9 @@ class ModelSpec:
         """The source without the scheme: a torchvision name, ``module:factory`` or a path."""
         return self.source.partition(":")[2]
 
-    @property
-    def usual_sizes(self) -> dict[str, int]:
-        """The usual size of each range."""
-        return {name: each.usual for name, each in self.ranges.items()}
-
-    @property
-    def least_sizes(self) -> dict[str, int]:
-        """The least size of each range."""
-        return {name: each.least for name, each in self.ranges.items()}
-
-    @property
-    def small_sizes(self) -> dict[str, int]:
-        """The largest size of each range that has the programs of its least one."""
-        return {name: each.small for name, each in self.ranges.items()}
+    def sizes(self, which: Literal["least", "small", "usual", "most"] = "usual") -> dict[str, int]:
+        """Returns one of the sizes that each range has a name for."""
+        return {name: getattr(each, which) for name, each in self.ranges.items()}
 
     def at(self, sizes: Mapping[str, int]) -> ModelSpec:
         """Returns the model with inputs of other sizes within its ranges than the usual ones."""

@@ -18,6 +18,11 @@ PREFIX = "network"
 
 WEIGHTS_ENDING = ".weights"
 
+_RESIZE = """/* Sets the size of each range for the runs that follow. An instance begins with the largest sizes. */
+network_error network_resize(network_instance* instance, const int64_t sizes[NETWORK_RANGES]);
+
+"""
+
 _FILES = ("network.h", "network.cmake", "network.py", "example.c")
 
 _TEMPLATES = files("anole.export").joinpath("c")
@@ -67,6 +72,9 @@ def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
         "model": _quoted(network.model),
         "inputs": len(network.inputs),
         "outputs": len(network.outputs),
+        "ranges": len(network.ranges),
+        "range_notes": "".join(_range_notes(upper, network)),
+        "resize": public_name(_RESIZE, prefix) if network.ranges else "",
         "types": "\n".join(f"#define {upper}_{name.upper()} {number}" for name, number in types.items()),
         "tensors": "\n".join(_tensor_lines(upper, network)),
         "arena_bytes": network.layout.size_bytes,
@@ -82,6 +90,7 @@ def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
         "output_list": ", ".join(f"{{output_{i}, sizeof output_{i}}}" for i in range(len(network.outputs))),
         "python_inputs": _python_tensors(network.inputs),
         "python_outputs": _python_tensors(network.outputs),
+        "python_ranges": {name: (each.least, each.most) for name, each in network.ranges.items()},
         "python_weights": "None" if inside else f"FOLDER / {file}",
     }
 
@@ -96,7 +105,7 @@ def _tensors(network: Network) -> Iterator[tuple[str, int, TensorInfo]]:
 def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
     for kind, number, info in _tensors(network):
         name = f"{upper}_{kind.upper()}_{number}"
-        yield f"/* {kind.capitalize()} {number}: {info.dtype}, {' x '.join(map(str, info.shape)) or 'a scalar'}. */"
+        yield f"/* {kind.capitalize()} {number}: {info.dtype}, {' x '.join(map(str, _named(info))) or 'a scalar'}. */"
         yield f"#define {name}_NAME {_quoted(info.name)}"
         yield f"#define {name}_TYPE {upper}_{info.dtype.upper()}"
         yield f"#define {name}_RANK {len(info.shape)}"
@@ -106,13 +115,27 @@ def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
         yield ""
 
 
+def _named(info: TensorInfo) -> tuple[int | str, ...]:
+    """Returns a shape with the names of the extents that vary."""
+    return tuple(name or extent for name, extent in zip(info.varying or info.shape, info.shape, strict=True))
+
+
+def _range_notes(upper: str, network: Network) -> Iterator[str]:
+    if network.ranges:
+        yield "/* The sizes that vary. Shapes, elements and bytes below are those of the largest sizes. */\n"
+    for number, (name, each) in enumerate(network.ranges.items()):
+        yield f"#define {upper}_RANGE_{number}_NAME {_quoted(name)}\n"
+        yield f"#define {upper}_RANGE_{number}_LEAST {each.least}\n"
+        yield f"#define {upper}_RANGE_{number}_MOST {each.most}\n\n"
+
+
 def _buffer_lines(upper: str, network: Network) -> Iterator[str]:
     for kind, number, _ in _tensors(network):
         yield f"static _Alignas(64) unsigned char {kind}_{number}[{upper}_{kind.upper()}_{number}_BYTES];"
 
 
 def _python_tensors(infos: Sequence[TensorInfo]) -> str:
-    return "[\n" + "".join(f"    ({info.name!a}, {info.shape!r}, {info.dtype!r}),\n" for info in infos) + "]"
+    return "[\n" + "".join(f"    ({info.name!a}, {_named(info)!r}, {info.dtype!r}),\n" for info in infos) + "]"
 
 
 def _quoted(text: str) -> str:

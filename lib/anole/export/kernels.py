@@ -5,7 +5,9 @@ The memory that kernels allocate while they run is counted, so that the arena ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +25,23 @@ from anole.export.memory import rounded
 from anole.export.sequence import KernelSequence, check_kernels, lower_calls, read_sequence
 from anole.targets.base import Device
 from anole.targets.cpu.device.builder import llvm_target
-from anole.targets.shared.nodes import collect
+from anole.targets.shared.nodes import collect, with_values
+from anole.targets.shared.symbols import computed_extents, is_known, standing_for, usual, with_extents
 
 _ALLOCATING = "TVMBackendAllocWorkspace"
 _LOWERING = "tirx.LowerTVMBuiltin"
 
+_MOST_BOUND = 16
+"""Variables that stand for one another, at most."""
+
 
 @dataclass(frozen=True)
 class Lowered:
-    """A network's sequence of kernels, and the kernels' code before it is compiled for a level."""
+    """A network's sequence of kernels, the kernels' code before it is compiled for a level, and its largest sizes."""
 
     kernels: KernelSequence
     functions: tvm.IRModule
+    largest: Mapping[str, int]
 
 
 def lower_build(build: Build, target: Device) -> Lowered:
@@ -45,16 +52,20 @@ def lower_build(build: Build, target: Device) -> Lowered:
         BuildError: the network has changed since it was built.
         ExportError: it cannot be lowered, or does something that has no form in C.
     """
-    network = match_network(build.model_spec, recorded_manifest(build), recorded_receipts(build), target)
+    model = build.model_spec
+    network = match_network(model, recorded_manifest(build), recorded_receipts(build), target)
     try:
-        lowered, _ = lower_network(network, target)
+        with standing_for(model.sizes(), model.sizes("small")):
+            lowered, _ = lower_network(network, target)
         module = lower_calls(lowered, target.compiler_target())
     except Exception as error:
         raise ExportError(f"build {build.name}: TVM cannot lower it: {cause(error)}") from error
-    kernels = read_sequence(module, len(build.outputs))
+    largest = model.sizes("most")
+    with standing_for(largest):
+        kernels = read_sequence(module, len(build.outputs))
     check_kernels(module, kernels.kernels)
     named = {name: module[name].with_attr("global_symbol", name) for name in kernels.kernels}
-    return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}))
+    return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}), largest)
 
 
 def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, workspaces: Workspaces) -> None:
@@ -67,7 +78,7 @@ def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, wo
     options: dict[str, Any] = {**target.compiler_options, "tirx.disable_assert": True}
     processor = llvm_target({**level.description, "threads": target.threads})
     try:
-        with tvm.transform.PassContext(config=options, instruments=[workspaces]):
+        with standing_for(lowered.largest), tvm.transform.PassContext(config=options, instruments=[workspaces]):
             library = tvm.tirx.build(lowered.functions, target=processor, pipeline=target.compiler_pipeline())
     except Exception as error:
         raise ExportError(f"TVM cannot compile the kernels for {level.name}: {cause(error)}") from error
@@ -92,13 +103,35 @@ class Workspaces:
             return
         for _, function in module.functions_items():
             if isinstance(function, tirx.PrimFunc):
-                loops = [loop for loop in collect(function.body, tirx.For) if loop.kind == tirx.ForKind.PARALLEL]
-                inner = [_allocated(loop.body) for loop in loops]
+                body, allocated = function.body, partial(_allocated, _Sizes(function))
+                loops = [loop for loop in collect(body, tirx.For) if loop.kind == tirx.ForKind.PARALLEL]
+                inner = [allocated(loop.body) for loop in loops]
                 self.chunk_bytes = max(self.chunk_bytes, *inner, 0)
-                self.serial_bytes = max(self.serial_bytes, _allocated(function.body) - sum(inner))
+                self.serial_bytes = max(self.serial_bytes, allocated(body) - sum(inner))
 
 
-def _allocated(root: Any) -> int:
+class _Sizes:
+    """Evaluates numbers of a lowered function at the sizes that stand for its symbols."""
+
+    def __init__(self, function: tirx.PrimFunc) -> None:
+        self._extents = computed_extents(function)
+        # What is known by its name is read from a tensor's shape.
+        self._bound = {
+            each.var: each.value
+            for each in collect(function.body, tirx.Bind)
+            if not is_known(each.var) and str(each.var.name) not in self._extents
+        }
+
+    def __call__(self, expression: Any) -> int:
+        for _ in range(_MOST_BOUND):
+            found = usual(with_extents(expression, self._extents))
+            if found is not None:
+                return found
+            expression = with_values(expression, self._bound)
+        raise ExportError(f"a kernel allocates {expression} bytes, which no range tells, and which has no form in C")
+
+
+def _allocated(sizes: _Sizes, root: Any) -> int:
     """Returns the bytes of all allocations in a statement: at least what is allocated at once."""
     calls = [call for call in collect(root, ir.Call) if _ALLOCATING in getattr(call.op, "name", "")]
-    return sum(rounded(int(call.args[2])) for call in calls)
+    return sum(rounded(sizes(call.args[2])) for call in calls)

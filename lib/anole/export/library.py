@@ -16,7 +16,7 @@ from anole.targets.cpu.runtime import TILES_FUNCTION, compile_tiles, find_compil
 from anole.targets.shared.kernel import run_tool
 
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
-_FUNCTIONS = ("create", "run", "destroy", "level", "error_text")
+_FUNCTIONS = ("create", "resize", "run", "output_shape", "destroy", "level", "error_text")
 _PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace"})
 """What the library has in the place of TVM's runtime."""
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
 from anole.errors import ExportError
+from anole.targets.shared.symbols import usual_shape, varying_texts
 
 ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
@@ -34,12 +35,18 @@ class TensorPlace(IntEnum):
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that a kernel reads or writes: a view of an input, output, constant or buffer, by its number."""
+    """A tensor that a kernel reads or writes: a view of an input, output, constant or buffer, by its number.
+
+    Attributes:
+        shape: with the largest sizes, where it varies.
+        varying: see `anole.documents.build.TensorInfo`.
+    """
 
     place: TensorPlace
     number: int
     shape: tuple[int, ...]
     dtype: str
+    varying: tuple[str | None, ...] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -49,10 +56,15 @@ class Operand:
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One call of a kernel."""
+    """One call of a kernel, which gets tensors, and sizes by the names of their ranges."""
 
     kernel: str
-    operands: tuple[Operand, ...]
+    arguments: tuple[Operand | str, ...]
+
+    @property
+    def operands(self) -> list[Operand]:
+        """The tensors."""
+        return [each for each in self.arguments if isinstance(each, Operand)]
 
 
 @dataclass
@@ -64,12 +76,15 @@ class KernelSequence:
         buffers: the sizes of the intermediate tensors, in bytes; one whose results all became outputs has size 0.
         copies: results that no kernel can write where the caller wants them, such as a constant or an input: each with
             the number of the output.
+        inputs, outputs: the tensors in the caller's memory, in their order.
     """
 
     steps: list[KernelCall] = field(default_factory=list)
     constants: list[NDArray[Any]] = field(default_factory=list)
     buffers: list[int] = field(default_factory=list)
     copies: list[tuple[Operand, int]] = field(default_factory=list)
+    inputs: list[Operand] = field(default_factory=list)
+    outputs: list[Operand] = field(default_factory=list)
 
     @property
     def kernels(self) -> list[str]:
@@ -98,6 +113,8 @@ def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule
 def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
     """Returns the sequence of a module that `lower_calls` returned, which has a number of outputs.
 
+    The largest sizes stand for the symbols meanwhile.
+
     Raises:
         ExportError: the network does something that has no form in C.
     """
@@ -105,12 +122,13 @@ def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
     main = module["main"]
     for number, variable in enumerate(main.params):
         reader.values[variable] = _operand(TensorPlace.INPUT, number, variable.ty)
+        reader.sequence.inputs.append(reader.values[variable])
     for block in main.body.blocks:
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding):
                 raise ExportError(f"the network has a {type(binding).__name__}, which has no form in C")
             reader.values[binding.var] = reader.value(binding.value)
-    results = list(_flat(reader.value(main.body.body)))
+    results = [each for each in _flat(reader.value(main.body.body)) if isinstance(each, Operand)]
     if len(results) != outputs:
         raise ExportError(f"the network has {len(results)} outputs, but the build describes {outputs}")
     return _with_outputs(reader.sequence, results)
@@ -127,8 +145,10 @@ class _Reader:
 
     def value(self, expression: ir.Expr) -> Any:
         """Returns an operand, a tuple of values, or None for what is no tensor and is never read."""
-        if isinstance(expression, relax.Var):
+        if isinstance(expression, relax.Var) and expression in self.values:
             return self.values[expression]
+        if isinstance(expression, tirx.Var):
+            return str(expression.name)
         if isinstance(expression, ir.GenericConst) and isinstance(expression.value, tvm.runtime.Tensor):
             return self._constant(expression.value.numpy(), expression.ty)
         if isinstance(expression, relax.Tuple):
@@ -141,12 +161,12 @@ class _Reader:
 
     def _call(self, call: ir.Call) -> Any:
         if isinstance(call.op, ir.GlobalVar) and isinstance(self._module[call.op], tirx.PrimFunc):
-            operands = tuple(_flat(tuple(map(self.value, call.args))))
-            if not operands or operands[-1].place in (TensorPlace.INPUT, TensorPlace.WEIGHTS):
+            kernel = KernelCall(str(call.op.name_hint), tuple(_flat(tuple(map(self.value, call.args)))))
+            if not kernel.operands or kernel.operands[-1].place in (TensorPlace.INPUT, TensorPlace.WEIGHTS):
                 raise ExportError(
                     f"kernel {call.op.name_hint} writes to an input or a constant, which C callers forbid"
                 )
-            self.sequence.steps.append(KernelCall(str(call.op.name_hint), operands))
+            self.sequence.steps.append(kernel)
             return None
         name = call.op.name if isinstance(call.op, ir.Op) else f"function {getattr(call.op, 'name_hint', call.op)}"
         if name == "relax.builtin.alloc_tensor":
@@ -154,7 +174,8 @@ class _Reader:
             self.sequence.buffers.append(made.size_bytes)
             return made
         if name == "relax.reshape":
-            return replace(self.value(call.args[0]), shape=_extents(call.ty))
+            shape, varying = _extents(call.ty)
+            return replace(self.value(call.args[0]), shape=shape, varying=varying)
         raise ExportError(f"the network calls {name}, which has no form in C")
 
     def _constant(self, array: NDArray[Any], ty: Any) -> Operand:
@@ -194,19 +215,24 @@ def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSeq
             return replace(operand, place=TensorPlace.OUTPUT, number=moved[operand.number])
         return operand
 
+    def placed(argument: Operand | str) -> Operand | str:
+        return place(argument) if isinstance(argument, Operand) else argument
+
     return KernelSequence(
-        [KernelCall(step.kernel, tuple(map(place, step.operands))) for step in sequence.steps],
+        [KernelCall(step.kernel, tuple(map(placed, step.arguments))) for step in sequence.steps],
         sequence.constants,
         [0 if number in moved else size for number, size in enumerate(sequence.buffers)],
         [(place(result), number) for result, number in sequence.copies],
+        sequence.inputs,
+        [replace(result, place=TensorPlace.OUTPUT, number=number) for number, result in enumerate(results)],
     )
 
 
-def _flat(value: Any) -> Iterator[Operand]:
+def _flat(value: Any) -> Iterator[Operand | str]:
     if isinstance(value, tuple):
         for each in value:
             yield from _flat(each)
-    elif isinstance(value, Operand):
+    elif isinstance(value, (Operand, str)):
         yield value
     else:
         raise ExportError("the network hands on a value that is no tensor, which has no form in C")
@@ -215,11 +241,12 @@ def _flat(value: Any) -> Iterator[Operand]:
 def _operand(place: TensorPlace, number: int, ty: Any) -> Operand:
     if str(ty.dtype) not in ITEM_BYTES:
         raise ExportError(f"the network has a tensor of {ty.dtype}, which has no form in C")
-    return Operand(place, number, _extents(ty), str(ty.dtype))
+    shape, varying = _extents(ty)
+    return Operand(place, number, shape, str(ty.dtype), varying)
 
 
-def _extents(ty: Any) -> tuple[int, ...]:
-    try:
-        return tuple(map(int, ty.shape))
-    except (TypeError, ValueError) as error:
-        raise ExportError(f"the network has a tensor whose shape {ty.shape} is not fixed") from error
+def _extents(ty: Any) -> tuple[tuple[int, ...], tuple[str | None, ...] | None]:
+    """Returns a shape, and its extents that vary."""
+    if (shape := usual_shape(ty.shape)) is None:
+        raise ExportError(f"the network has a tensor whose shape {ty.shape} is not known")
+    return shape, varying_texts(ty.shape)

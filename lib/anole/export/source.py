@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from anole.declared.ranges import SizeRange
 from anole.documents.build import TensorInfo
+from anole.errors import ExportError
 from anole.export.kernels import Workspaces
 from anole.export.levels import Level
 from anole.export.memory import ArenaPlan, Weights, plan_buffers, rounded
@@ -14,8 +17,11 @@ from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, TensorPla
 
 _TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 
-_INSTANCE_BYTES, _TENSOR_BYTES, _ARGUMENT_BYTES = 192, 48, 16
-"""Bytes of an instance without its tensors and arguments, and of one of each; network.c checks their sum."""
+_INSTANCE_BYTES, _TENSOR_BYTES, _ARGUMENT_BYTES, _EXTENT_BYTES = 192, 48, 16, 8
+"""Bytes of an instance without its tensors, arguments and extents, and of one of each; network.c checks their sum."""
+
+_IN_C = re.compile(r"(sizes\[\d+\]|\d+|min|max|[-+*/%(), ])*")
+"""What a size may be computed from."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,9 @@ class Network:
     """Everything that a library consists of, apart from the kernels' code.
 
     Attributes:
+        inputs, outputs: with the largest sizes, where they vary.
         weights_inside: whether the weights are in the library, and not in a file.
+        ranges: the sizes that the network serves, by their names.
     """
 
     title: str
@@ -36,6 +44,7 @@ class Network:
     workspaces: Workspaces
     levels: Sequence[Level]
     threads: int
+    ranges: Mapping[str, SizeRange]
 
     @cached_property
     def buffers(self) -> ArenaPlan:
@@ -44,16 +53,19 @@ class Network:
 
     @cached_property
     def operands(self) -> list[Operand]:
-        """The distinct operands, those in the caller's memory first."""
-        used = [operand for step in self.kernels.steps for operand in step.operands]
+        """The distinct operands, those in the caller's memory first, as inputs and then outputs."""
+        used = [*self.kernels.inputs, *self.kernels.outputs]
+        used += [operand for step in self.kernels.steps for operand in step.operands]
         used += [operand for operand, _ in self.kernels.copies]
         return sorted(dict.fromkeys(used), key=lambda each: each.place > TensorPlace.OUTPUT)
 
     @cached_property
     def layout(self) -> Layout:
         """Where everything lies in the arena."""
-        arguments = sum(len(step.operands) for step in self.kernels.steps)
-        at = rounded(_INSTANCE_BYTES + _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1))
+        arguments = sum(len(step.arguments) for step in self.kernels.steps)
+        extents = sum(len(operand.shape) for operand in self.operands)
+        instance = _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1)
+        at = rounded(_INSTANCE_BYTES + instance + _EXTENT_BYTES * (extents + len(self.ranges) + 2))
         buffers_at = at
         at += self.buffers.size_bytes
         callers: list[int] = []
@@ -95,7 +107,8 @@ def plan_text(network: Network) -> str:
         "STEPS": len(kernels.steps),
         "TENSORS": len(network.operands),
         "CALLERS_TENSORS": callers,
-        "ARGUMENTS": sum(len(step.operands) for step in kernels.steps),
+        "ARGUMENTS": sum(len(step.arguments) for step in kernels.steps),
+        "EXTENTS": sum(len(operand.shape) for operand in network.operands),
         "COPIES": len(kernels.copies),
     }
     offsets = {
@@ -120,19 +133,18 @@ def plan_text(network: Network) -> str:
 def tables_text(network: Network) -> str:
     """Returns the tables: levels of instructions, tensors, steps, inputs, outputs and copies."""
     layout, operands = network.layout, network.operands
-    numbers = {operand: number for number, operand in enumerate(operands)}
+    numbers: dict[Operand | str, int] = {operand: number for number, operand in enumerate(operands)}
+    numbers |= {symbol: number for number, symbol in enumerate(network.ranges, len(operands))}
     kernels = {name: number for number, name in enumerate(network.kernels.kernels)}
     extents: list[int] = []
     rows = [_tensor_row(network, operand, extents) for operand in operands]
     steps: list[str] = []
     arguments: list[str] = []
     for step in network.kernels.steps:
-        steps.append(f"{{{kernels[step.kernel]}, {len(arguments)}, {len(step.operands)}}}, /* {step.kernel} */")
-        arguments += [f"{numbers[operand]}," for operand in step.operands]
-    callers = [
-        f"{{{size_bytes(info)}, {at}}},"
-        for info, at in zip((*network.inputs, *network.outputs), layout.callers, strict=True)
-    ]
+        steps.append(f"{{{kernels[step.kernel]}, {len(arguments)}, {len(step.arguments)}}}, /* {step.kernel} */")
+        arguments += [f"{numbers[argument]}," for argument in step.arguments]
+    own = (*network.kernels.inputs, *network.kernels.outputs)
+    callers = [f"{{{numbers[operand]}, {at}}}," for operand, at in zip(own, layout.callers, strict=True)]
     copies = [f"{{{numbers[operand]}, {output}}}," for operand, output in network.kernels.copies]
     count = len(network.inputs)
     return "\n".join(
@@ -147,8 +159,29 @@ def tables_text(network: Network) -> str:
             _table("caller_row", "input_rows", callers[:count]),
             _table("caller_row", "output_rows", callers[count:]),
             _table("copy_row", "copy_rows", copies),
+            _table("range_row", "range_rows", (f"{{{each.least}, {each.most}}}," for each in network.ranges.values())),
+            "/* Computes the extents that vary. */",
+            "static void set_extents(const int64_t* sizes, int64_t* extents) {",
+            "  (void)sizes, (void)extents;",
+            *_extent_lines(network),
+            "}\n",
         ]
     )
+
+
+def _extent_lines(network: Network) -> Iterator[str]:
+    varying = [text for operand in network.operands for text in operand.varying or (None,) * len(operand.shape)]
+    sizes = {name: f"sizes[{number}]" for number, name in enumerate(network.ranges)}
+    names = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(sizes, key=len, reverse=True)))
+    for number, text in enumerate(varying):
+        if text is not None:
+            # All sizes are positive, so that both languages round quotients down.
+            value = names.sub(lambda found: sizes[found[0]], text).replace("//", "/")
+            if not _IN_C.fullmatch(value):
+                raise ExportError(
+                    f"the network has a tensor with {text} elements along an axis, which has no form in C"
+                )
+            yield f"  extents[{number}] = {value};"
 
 
 def kernel_list_text(names: Iterable[str]) -> str:

@@ -6,13 +6,18 @@ import logging
 import re
 import runpy
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from anole.compile.folder import new_folder
-from anole.documents.build import Build, read_build
+from anole.declared.ranges import checked_sizes
+from anole.documents.build import Build, TensorInfo, read_build
 from anole.errors import ExportError
 from anole.evaluate.comparison import draw_inputs, relative_error
 from anole.evaluate.engines import build_engine
@@ -21,6 +26,7 @@ from anole.export.kernels import Workspaces, compile_level, lower_build
 from anole.export.levels import choose_levels
 from anole.export.library import link_level, link_library, write_sources
 from anole.export.memory import pack_weights
+from anole.export.sequence import Operand
 from anole.export.source import Network, kernel_list_text, plan_text, tables_text
 from anole.targets import get_target
 from anole.targets.cpu.target import CpuTarget
@@ -70,9 +76,6 @@ def export_build(
     if not isinstance(target, CpuTarget):
         kind = build.target_description.get("kind")
         raise ExportError(f"{source}: found a build for {kind}; only builds for a cpu can be exported")
-    if build.ranges:
-        shown = ", ".join(f"{name}: {each}" for name, each in build.ranges.items())
-        raise ExportError(f"{source}: found a build for the range {shown}; only builds of fixed sizes can be exported")
     check_folder(folder)
     chosen = choose_levels(target.description, levels)
     lowered = lower_build(build, target)
@@ -84,14 +87,15 @@ def export_build(
         network = Network(
             title=f"The network {build.model} as build {build.name}",
             model=build.model,
-            inputs=build.inputs,
-            outputs=build.outputs,
+            inputs=_of_largest_sizes(build.inputs, lowered.kernels.inputs),
+            outputs=_of_largest_sizes(build.outputs, lowered.kernels.outputs),
             kernels=lowered.kernels,
             weights=pack_weights(lowered.kernels.constants),
             weights_inside=weights_inside,
             workspaces=workspaces,
             levels=chosen,
             threads=target.threads,
+            ranges=build.ranges or {},
         )
         write_library(network, objects, Path(scratch), made, prefix, options)
         if check and (absence := target.absence()) is None:
@@ -101,6 +105,10 @@ def export_build(
     names = ", ".join(level.name for level in chosen)
     _log.info("%s: an arena of %d bytes, kernels for %s", folder, network.layout.size_bytes, names)
     return network
+
+
+def _of_largest_sizes(infos: Sequence[TensorInfo], operands: Sequence[Operand]) -> tuple[TensorInfo, ...]:
+    return tuple(replace(info, shape=operand.shape) for info, operand in zip(infos, operands, strict=True))
 
 
 def write_library(
@@ -137,25 +145,31 @@ def check_library(build: Build, source: Path, wrapper: Path) -> None:
         ExportError: the library fails, or computes something else.
     """
     # An import would write bytecode into the folder that users get.
-    python, inputs = SimpleNamespace(**runpy.run_path(str(wrapper))), draw_inputs(build)
+    python = SimpleNamespace(**runpy.run_path(str(wrapper)))
     try:
         network = python.Network()
     except python.NetworkError as error:
         _log.warning("%s: not compared with the build: %s", build.name, error)
         return
     with network:
-        try:
-            found = network(*inputs)
-        except python.NetworkError as error:
-            raise ExportError(f"build {build.name}: the library fails: {error}") from error
-        expected = build_engine(source, inputs, "cpu").compute()
-        if all(mine.tobytes() == theirs.tobytes() for mine, theirs in zip(found, expected, strict=True)):
-            _log.info("%s: its outputs are the build's, bit by bit", build.name)
-            return
-        distance = relative_error(found, expected)
-        if distance > _MOST_ERROR:
-            raise ExportError(
-                f"build {build.name}: the library's outputs differ from the build's by {distance:.1e}: the weights or "
-                "Anole have changed since it was compiled; compile it again"
-            )
-        _log.warning("%s: outputs at level %s differ from the build's by %.1e", build.name, network.level, distance)
+        for each in (build, *(build.at(sizes) for sizes in checked_sizes(build.ranges or {}))):
+            inputs = draw_inputs(each)
+            try:
+                found = network(*inputs)
+            except python.NetworkError as error:
+                raise ExportError(f"build {each.name}: the library fails: {error}") from error
+            _compare(each, found, build_engine(source, inputs, "cpu").compute(), network.level)
+
+
+def _compare(build: Build, found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], level: str) -> None:
+    """Compares the outputs of a library at a level of instructions with its build's; raises ExportError."""
+    if all(mine.tobytes() == theirs.tobytes() for mine, theirs in zip(found, expected, strict=True)):
+        _log.info("%s: its outputs are the build's, bit by bit", build.name)
+        return
+    distance = relative_error(found, expected)
+    if distance > _MOST_ERROR:
+        raise ExportError(
+            f"build {build.name}: the library's outputs differ from the build's by {distance:.1e}: the weights or "
+            "Anole have changed since it was compiled; compile it again"
+        )
+    _log.warning("%s: outputs at level %s differ from the build's by %.1e", build.name, level, distance)

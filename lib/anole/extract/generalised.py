@@ -25,11 +25,12 @@ from anole.extract.imported import Imported
 from anole.extract.passes.mutators import bindings, operator_of, value_of
 from anole.targets.shared.recurrence import recurrence_of
 from anole.targets.shared.recurrent_kernel import recurrent_kernel
-from anole.targets.shared.symbols import text_of, usual
+from anole.targets.shared.symbols import are_numbers, text_of, usual, varying_texts
 from anole.task import BatchMatmul
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
+    from anole.documents.build import TensorInfo
 
 Sizes = Mapping[str, int]
 
@@ -68,29 +69,34 @@ def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], I
             f"model {model.name}: no network serves all sizes of {ranges}: {error}. "
             "Give fixed sizes, and a model for each"
         ) from error
-    main = module["main"].with_attr(LARGEST, {name: each.most for name, each in model.ranges.items()})
+    main = module["main"].with_attr(LARGEST, model.sizes("most"))
     module.update_func(module.get_global_var("main"), main)
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
-    inputs = [replace(info, varying=_texts(param.ty)) for info, param in zip(first.inputs, main.params, strict=True)]
-    for binding in bindings(main):
-        if operator_of(binding.value) == "relax.nn.conv2d" and any((_texts(binding.value.args[0].ty) or ())[1:]):
-            shape = ", ".join(str(usual(each) or each) for each in binding.value.args[0].ty.shape)
-            raise ExtractError(
-                f"model {model.name}: found a convolution of data of shape [{shape}]; only the first extent of images, "
-                "their batch, may be in a range"
-            )
+    _check_images(model, main)
     return replace(
         first,
         module=module,
-        inputs=tuple(inputs),
-        outputs=tuple(replace(info, varying=_texts(ty)) for info, ty in zip(first.outputs, fields, strict=True)),
+        inputs=_varying(first.inputs, [param.ty for param in main.params]),
+        outputs=_varying(first.outputs, fields),
     )
 
 
-def _texts(ty: Any) -> tuple[str | None, ...] | None:
-    """Returns the extents of a tensor that vary, as text, and None for all others; None if none does."""
-    texts = tuple(None if isinstance(extent, tirx.IntImm) else text_of(extent) for extent in ty.shape)
-    return texts if any(texts) else None
+def _check_images(model: ModelSpec, main: relax.Function) -> None:
+    """Raises ExtractError if more of a convolution's data varies than its batch."""
+    for binding in bindings(main):
+        if operator_of(binding.value) != "relax.nn.conv2d":
+            continue
+        _, *others = shape = binding.value.args[0].ty.shape
+        if not are_numbers(others):
+            raise ExtractError(
+                f"model {model.name}: found a convolution of data of shape "
+                f"[{', '.join(str(usual(each) or each) for each in shape)}]; only the first extent of images, their "
+                "batch, may be in a range"
+            )
+
+
+def _varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorInfo, ...]:
+    return tuple(replace(info, varying=varying_texts(ty.shape)) for info, ty in zip(infos, types, strict=True))
 
 
 def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
@@ -101,7 +107,7 @@ def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
     for choice in product(*(each.samples[:2] for each in model.ranges.values())):
         yield dict(zip(model.ranges, choice, strict=True))
     least = {name: max(each.least, 2) for name, each in model.ranges.items()}
-    if least != model.usual_sizes:
+    if least != model.sizes():
         yield least
     yield {name: each.samples[2] for name, each in model.ranges.items()}
 
@@ -178,18 +184,20 @@ class _Joiner:
     def _kernel(self, variables: Sequence[ir.GlobalVar]) -> ir.GlobalVar:
         """Returns the kernel of a recurrent layer, whose steps and batch may vary."""
         layers = [recurrence_of(module[variable]) for module, variable in zip(self._modules, variables, strict=True)]
-        symbols = {}
-        for name in ("steps", "batch"):
-            size = self._size([tirx.IntImm("int64", getattr(layer, name, 0)) for layer in layers])
-            if isinstance(size, tirx.Var):
-                symbols[f"{name}_symbol"] = str(size.name)
-            elif not isinstance(size, tirx.IntImm):
-                raise Differs(f"found {name} = {text_of(size)} of a recurrent layer; allowed are a range and fixed sizes")
-        first, *others = [each and replace(each, steps=0, batch=0) for each in layers]
-        if layers[0] is None or any(other != first for other in others):
+        usual = layers[0]
+        alike = [each and usual and replace(each, steps=usual.steps, batch=usual.batch) for each in layers]
+        if usual is None or any(each != usual for each in alike):
             raise Differs("it has other functions at other sizes")
-        joined = replace(layers[0], **symbols)
+        steps, batch = (self._symbol(name, [getattr(layer, name) for layer in layers]) for name in ("steps", "batch"))
+        joined = replace(usual, steps_symbol=steps, batch_symbol=batch)
         return self._builder.add_func(recurrent_kernel(joined), joined.cell)
+
+    def _symbol(self, name: str, values: Sequence[int]) -> str | None:
+        """Returns the name of the range that a recurrent layer's extent is; None if it is fixed."""
+        size = self._size([tirx.IntImm("int64", value) for value in values])
+        if not isinstance(size, (tirx.IntImm, tirx.Var)):
+            raise Differs(f"found {name} = {text_of(size)} of a recurrent layer; allowed: fixed, or a range")
+        return str(size.name) if isinstance(size, tirx.Var) else None
 
     def _call(self, calls: Sequence[ir.Call]) -> ir.Expr:
         first, name = calls[0], operator_of(calls[0])

@@ -129,7 +129,7 @@ def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
     elif has_none or weights == "drawn":
         with step("drawing weights"):
             # Weights are drawn so that the outputs depend on the inputs, and are the same for inputs of all sizes.
-            draw_weights(network, tuple(example_inputs(model.at(model.usual_sizes)).values()))
+            draw_weights(network, tuple(example_inputs(model.at(model.sizes())).values()))
     return network
 
 

@@ -27,12 +27,19 @@ typedef struct {
 } step_row;
 
 typedef struct {
-  uint64_t bytes, at; /* its size, and where it is copied to in the arena if it is not aligned */
+  uint64_t tensor, at; /* its number, and where it is copied to in the arena if it is not aligned */
 } caller_row;
 
 typedef struct {
   uint32_t tensor, output;
 } copy_row;
+
+typedef struct {
+  int64_t least, most;
+} range_row;
+
+static inline int64_t min(int64_t one, int64_t other) { return one < other ? one : other; }
+static inline int64_t max(int64_t one, int64_t other) { return one > other ? one : other; }
 
 #include "tables.h"
 
@@ -47,6 +54,8 @@ struct network_instance {
   atomic_flag runs;
   kernel_tensor tensors[TENSORS + 1];
   kernel_argument arguments[ARGUMENTS + 1];
+  int64_t sizes[NETWORK_RANGES + 1];
+  int64_t extents[EXTENTS + 1];
 };
 
 _Static_assert(sizeof(struct network_instance) <= INSTANCE_BYTES, "the arena has too little room for the instance");
@@ -130,18 +139,32 @@ static network_error find_arena(char** arena, int* owns, const network_settings*
   return (uintptr_t)*arena % NETWORK_ARENA_ALIGNMENT ? NETWORK_ERROR_ARENA_NOT_ALIGNED : NETWORK_OK;
 }
 
+/* Takes sizes over into shapes and into arguments, some of which are sizes. */
+static void take_sizes(network_instance* instance, const int64_t* sizes) {
+  for (int i = 0; i < NETWORK_RANGES; ++i) instance->sizes[i] = sizes[i];
+  set_extents(instance->sizes, instance->extents);
+  for (int i = 0; i < ARGUMENTS; ++i)
+    if (argument_rows[i] >= TENSORS)
+      instance->arguments[i] = (kernel_argument){1, 0, {.number = instance->sizes[argument_rows[i] - TENSORS]}};
+}
+
 /* Describes every operand; those that are inputs and outputs get their places when the network runs. */
 static void describe_operands(network_instance* instance) {
+  memcpy(instance->extents, extents, sizeof extents);
   for (int i = 0; i < TENSORS; ++i) {
     const tensor_row* row = &tensor_rows[i];
     void* data = NULL;
     if (row->place == WEIGHTS) data = (void*)(instance->weights.content + row->at);
     if (row->place == BUFFER) data = instance->arena + BUFFERS_AT + row->at;
     instance->tensors[i] =
-        (kernel_tensor){data, 1, 0, row->rank, row->type, row->bits, 1, extents + row->first_extent, NULL, 0};
+        (kernel_tensor){data, 1, 0, row->rank, row->type, row->bits, 1, instance->extents + row->first_extent,
+                        NULL, 0};
   }
   for (int i = 0; i < ARGUMENTS; ++i)
-    instance->arguments[i] = (kernel_argument){7, 0, {&instance->tensors[argument_rows[i]]}};
+    if (argument_rows[i] < TENSORS) instance->arguments[i] = (kernel_argument){7, 0, {&instance->tensors[argument_rows[i]]}};
+  int64_t largest[NETWORK_RANGES + 1];
+  for (int i = 0; i < NETWORK_RANGES; ++i) largest[i] = range_rows[i].most;
+  take_sizes(instance, largest);
 }
 
 network_error network_create(network_instance** created, const network_settings* settings) {
@@ -178,14 +201,22 @@ static int overlap(const void* one, size_t one_bytes, const void* other, size_t 
   return a < b + other_bytes && b < a + one_bytes;
 }
 
-static network_error check(const network_input* inputs, const network_output* outputs) {
+static size_t size_of(const network_instance* instance, const caller_row* row) {
+  const kernel_tensor* tensor = &instance->tensors[row->tensor];
+  size_t bytes = tensor->bits / 8;
+  for (int i = 0; i < tensor->rank; ++i) bytes *= (size_t)tensor->shape[i];
+  return bytes;
+}
+
+static network_error check(
+    const network_instance* instance, const network_input* inputs, const network_output* outputs) {
   for (int i = 0; i < NETWORK_INPUTS; ++i) {
     if (!inputs[i].data) return NETWORK_ERROR_NULL;
-    if (inputs[i].bytes != input_rows[i].bytes) return NETWORK_ERROR_SIZE;
+    if (inputs[i].bytes != size_of(instance, &input_rows[i])) return NETWORK_ERROR_SIZE;
   }
   for (int i = 0; i < NETWORK_OUTPUTS; ++i) {
     if (!outputs[i].data) return NETWORK_ERROR_NULL;
-    if (outputs[i].bytes != output_rows[i].bytes) return NETWORK_ERROR_SIZE;
+    if (outputs[i].bytes != size_of(instance, &output_rows[i])) return NETWORK_ERROR_SIZE;
   }
   for (int i = 0; i < NETWORK_OUTPUTS; ++i) {
     for (int j = 0; j < NETWORK_INPUTS; ++j)
@@ -210,11 +241,7 @@ static int run_steps(network_instance* instance) {
   return 0;
 }
 
-network_error network_run(network_instance* instance, const network_input* inputs, const network_output* outputs) {
-  if (!instance || !inputs || !outputs) return NETWORK_ERROR_NULL;
-  network_error error = check(inputs, outputs);
-  if (error) return error;
-  if (atomic_flag_test_and_set_explicit(&instance->runs, memory_order_acquire)) return NETWORK_ERROR_BUSY;
+static network_error run_once(network_instance* instance, const network_input* inputs, const network_output* outputs) {
   void *read[NETWORK_INPUTS + 1], *written[NETWORK_OUTPUTS + 1];
   for (int i = 0; i < NETWORK_INPUTS; ++i) {
     read[i] = is_aligned(inputs[i].data) ? (void*)inputs[i].data : instance->arena + input_rows[i].at;
@@ -228,11 +255,35 @@ network_error network_run(network_instance* instance, const network_input* input
   workspace.in_loop = 0;
   int failure = run_steps(instance);
   for (int i = 0; i < COPIES && !failure; ++i)
-    memcpy(written[copy_rows[i].output], instance->tensors[copy_rows[i].tensor].data, output_rows[copy_rows[i].output].bytes);
+    memcpy(written[copy_rows[i].output], instance->tensors[copy_rows[i].tensor].data, outputs[copy_rows[i].output].bytes);
   for (int i = 0; i < NETWORK_OUTPUTS && !failure; ++i)
     if (written[i] != outputs[i].data) memcpy(outputs[i].data, written[i], outputs[i].bytes);
-  atomic_flag_clear_explicit(&instance->runs, memory_order_release);
   return failure ? NETWORK_ERROR_KERNEL : NETWORK_OK;
+}
+
+network_error network_run(network_instance* instance, const network_input* inputs, const network_output* outputs) {
+  if (!instance || !inputs || !outputs) return NETWORK_ERROR_NULL;
+  if (atomic_flag_test_and_set_explicit(&instance->runs, memory_order_acquire)) return NETWORK_ERROR_BUSY;
+  network_error error = check(instance, inputs, outputs);
+  if (!error) error = run_once(instance, inputs, outputs);
+  atomic_flag_clear_explicit(&instance->runs, memory_order_release);
+  return error;
+}
+
+#if NETWORK_RANGES
+network_error network_resize(network_instance* instance, const int64_t sizes[]) {
+  if (!instance || !sizes) return NETWORK_ERROR_NULL;
+  for (int i = 0; i < NETWORK_RANGES; ++i)
+    if (sizes[i] < range_rows[i].least || sizes[i] > range_rows[i].most) return NETWORK_ERROR_RANGE;
+  if (atomic_flag_test_and_set_explicit(&instance->runs, memory_order_acquire)) return NETWORK_ERROR_BUSY;
+  take_sizes(instance, sizes);
+  atomic_flag_clear_explicit(&instance->runs, memory_order_release);
+  return NETWORK_OK;
+}
+#endif
+
+const int64_t* network_output_shape(const network_instance* instance, int output) {
+  return instance->tensors[output_rows[output].tensor].shape;
 }
 
 void network_destroy(network_instance* instance) {
@@ -247,7 +298,7 @@ const char* network_error_text(network_error error) {
   static const char* const texts[] = {
       [NETWORK_OK] = "no error",
       [NETWORK_ERROR_NULL] = "a pointer that must not be null is null",
-      [NETWORK_ERROR_SIZE] = "an input or an output has another size than the network's",
+      [NETWORK_ERROR_SIZE] = "an input or an output has another size than the instance's",
       [NETWORK_ERROR_OVERLAP] = "an output shares memory with an input or with another output",
       [NETWORK_ERROR_ARENA_TOO_SMALL] = "the arena has fewer than NETWORK_ARENA_BYTES bytes",
       [NETWORK_ERROR_ARENA_NOT_ALIGNED] = "the arena is not aligned to NETWORK_ARENA_ALIGNMENT bytes",
@@ -258,6 +309,7 @@ const char* network_error_text(network_error error) {
       [NETWORK_ERROR_WEIGHTS_DAMAGED] = "the file with the weights is damaged, or belongs to another library",
       [NETWORK_ERROR_BUSY] = "another thread is running this instance",
       [NETWORK_ERROR_KERNEL] = "a kernel failed",
+      [NETWORK_ERROR_RANGE] = "a size is outside of its range",
   };
   int known = (int)error >= 0 && (size_t)error < sizeof texts / sizeof *texts;
   return known ? texts[error] : "an unknown error code";

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,8 +15,10 @@ from tvm import relax, sym, tirx
 _USUAL: ContextVar[Mapping[str, int]] = ContextVar("usual sizes")
 _SMALL: ContextVar[Mapping[str, int]] = ContextVar("the largest small sizes")
 
-_NUMBER = re.compile(r"T\.int\d+\((-?\d+)\)")
-"""A number as TVM writes it, with its type."""
+_COMPUTED = "anole.computed_extents"
+"""The attribute of a function that tells what stands behind symbols with the text of an extent as name."""
+
+_OPERATORS = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
 
 
 @contextmanager
@@ -34,6 +35,11 @@ def standing_for(sizes: Mapping[str, int], small: Mapping[str, int] | None = Non
 def is_small(symbols: Sequence[tirx.Var]) -> Any:
     """Returns the condition that all symbols are small sizes."""
     return tirx.all(*(symbol <= _SMALL.get({}).get(str(symbol.name), 0) for symbol in symbols))
+
+
+def is_known(symbol: tirx.Var) -> bool:
+    """Returns whether a size stands for a symbol."""
+    return str(symbol.name) in _USUAL.get({})
 
 
 def usual(extent: Any) -> int | None:
@@ -55,8 +61,25 @@ def simplified(extent: Any) -> Any:
 
 
 def text_of(extent: Any) -> str:
-    """Returns an extent as people write it, such as ``batch * 2``."""
-    return _NUMBER.sub(r"\1", str(extent))
+    """Returns an extent as people write it, such as ``batch * 2``; TVM may write other names."""
+    if isinstance(extent, (int, tirx.IntImm)):
+        return str(int(extent))
+    if isinstance(extent, tirx.Var):
+        return str(extent.name)
+    if isinstance(extent, (tirx.Min, tirx.Max)):
+        name = "min" if isinstance(extent, tirx.Min) else "max"
+        return f"{name}({text_of(extent.a)}, {text_of(extent.b)})"
+    operator = _OPERATORS.get(type(extent))
+    if operator is None:
+        return str(extent)
+    parts = (f"({text_of(each)})" if type(each) in _OPERATORS else text_of(each) for each in (extent.a, extent.b))
+    return f" {operator} ".join(parts)
+
+
+def varying_texts(shape: Iterable[Any]) -> tuple[str | None, ...] | None:
+    """Returns the extents of a shape that vary, as text, and None for all others; None if none does."""
+    texts = tuple(None if are_numbers([extent]) else text_of(extent) for extent in shape)
+    return texts if any(texts) else None
 
 
 def usual_shape(shape: Any) -> tuple[int, ...] | None:
@@ -93,9 +116,19 @@ def in_plain_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx.Pr
 
     TVM cannot tell that there are at least ``batch * 4`` in ``(batch * 4 + 127) // 128 * 128``.
     """
-    computed = _computed([param.ty for param in func.params])
     found = act(with_plain_extents(func))
-    return tvm_ffi.structural_map(found, (tirx.Var, lambda each: computed.get(str(each.name), each)))
+    computed = computed_extents(found)
+    return with_extents(found.without_attr(_COMPUTED), computed) if computed else found
+
+
+def computed_extents(func: tirx.PrimFunc) -> dict[str, Any]:
+    """Returns the extents that `with_plain_extents` replaced, by their text."""
+    return dict(func.attrs[_COMPUTED]) if func.attrs and _COMPUTED in func.attrs else {}
+
+
+def with_extents(node: Any, extents: Mapping[str, Any]) -> Any:
+    """Returns a function or an expression with extents instead of the symbols that are named as their text."""
+    return tvm_ffi.structural_map(node, (tirx.Var, lambda each: extents.get(str(each.name), each)))
 
 
 def with_plain_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -108,7 +141,8 @@ def with_plain_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
     def plain(each: Any) -> Any:
         return next((symbols[text] for text, own in computed.items() if tvm_ffi.structural_equal(own, each)), each)
 
-    return tvm_ffi.structural_map(func, (tuple({type(extent) for extent in computed.values()}), plain))
+    found = tvm_ffi.structural_map(func, (tuple({type(extent) for extent in computed.values()}), plain))
+    return found.with_attr(_COMPUTED, computed)
 
 
 def plain_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
