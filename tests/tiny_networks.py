@@ -297,6 +297,18 @@ class Pooled(nn.Module):
         return self.norm(torch.relu(self.dense(weights @ found))).mean(1)
 
 
+class Attended(nn.Module):
+    """Products of two computed tensors, with each of their extents along tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights = torch.softmax(self.query(x) @ x.transpose(1, 2) / 6, -1)
+        return weights @ x + torch.sigmoid(x.transpose(1, 2) @ x).sum(1, keepdim=True) / 32
+
+
 class Reduced(nn.Module):
     """Reductions along an axis that may vary."""
 
@@ -350,5 +362,6 @@ unsupported = Unsupported
 data_dependent = DataDependent
 masked = Masked
 pooled = Pooled
+attended = Attended
 reduced = Reduced
 listened = Listened

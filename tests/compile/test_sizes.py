@@ -81,21 +81,25 @@ def test_lengths_and_batches_of_all_sizes_are_computed_as_torch_does(name: str, 
                 np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
 
 
-def test_narrow_numbers_are_multiplied_at_all_sizes(project: Path) -> None:
+@pytest.mark.parametrize("name", ["residual", "attended"])
+def test_narrow_numbers_are_multiplied_at_all_sizes(name: str, project: Path) -> None:
     target = get_target(describe_cpu())
     if "bf16" in precisions_of(target.description["features"]):
         target = get_target(describe_cpu(precision="bf16"))
-    network = make_network(spec("residual", [2, 3, 16, 16]))
-    given, axes = (torch.zeros(2, 3, 16, 16),), {"x": {0: "n"}}
-    torch.onnx.export(network, given, "net.onnx", input_names=["x"], dynamic_axes=axes, dynamo=False)
-    quantize_static("net.onnx", "bytes.onnx", Drawn(), per_channel=True, quant_format=QuantFormat.QDQ)
+    extents, axes = ([3, 16, 16], {0: "n"}) if name == "residual" else ([17, 32], {0: "n", 1: "tokens"})
+    network = make_network(spec(name, [2, *extents]))
+    given = (torch.zeros(2, *extents),)
+    torch.onnx.export(network, given, "net.onnx", input_names=["x"], dynamic_axes={"x": axes}, dynamo=False)
+    quantize_static("net.onnx", "bytes.onnx", Drawn(extents), per_channel=True, quant_format=QuantFormat.QDQ)
+    dims = {axis: "1..6" if axis == "n" else "3..40" for axis in axes.values()}
     for file in ("net.onnx", "bytes.onnx"):
-        model = ModelSpec.from_json("net", {"source": f"onnx:{file}", "inputs": {}, "dims": {"n": "1..6"}})
+        model = ModelSpec.from_json("net", {"source": f"onnx:{file}", "inputs": {}, "dims": dims})
         build = compiled(model, project / file.removesuffix(".onnx"), target)
         narrow = {kernel.dtype for kernel in build.kernels or ()}
         assert narrow & {"uint8", "bfloat16"} or target.dtypes == ("float32",)
         for size in (1, 3, 6):
-            array = np.random.default_rng(size).standard_normal((size, 3, 16, 16), np.float32)
+            own = extents if name == "residual" else [6 * size + 4, 32]
+            array = np.random.default_rng(size).standard_normal((size, *own), np.float32)
             (found,) = run(project / file.removesuffix(".onnx"), array)
             expected = network(torch.from_numpy(array)).detach().numpy()
             assert np.linalg.norm(found - expected) < 0.05 * np.linalg.norm(expected)
@@ -104,11 +108,12 @@ def test_narrow_numbers_are_multiplied_at_all_sizes(project: Path) -> None:
 class Drawn(CalibrationDataReader):
     """Random inputs for finding the ranges of a file."""
 
-    def __init__(self) -> None:
-        self.left = [np.random.default_rng(seed).standard_normal((2, 3, 16, 16), np.float32) for seed in range(4)]
+    def __init__(self, extents: list[int]) -> None:
+        drawn = (np.random.default_rng(seed).standard_normal((2, *extents), np.float32) for seed in range(4))
+        self.inputs = iter([{"x": array} for array in drawn])
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        return {"x": self.left.pop()} if self.left else None
+        return next(self.inputs, None)
 
 
 def test_only_the_batch_of_a_convolution_may_vary(project: Path) -> None:

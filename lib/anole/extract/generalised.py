@@ -20,13 +20,11 @@ import tvm_ffi
 from tvm import ir, relax, sym, tirx
 
 from anole.errors import ExtractError
-from anole.extract.graph import find_layers
 from anole.extract.imported import Imported
 from anole.extract.passes.mutators import bindings, operator_of, value_of
 from anole.targets.shared.recurrence import recurrence_of
 from anole.targets.shared.recurrent_kernel import recurrent_kernel
 from anole.targets.shared.symbols import are_numbers, text_of, usual, varying_texts
-from anole.task import BatchMatmul
 
 if TYPE_CHECKING:
     from anole.declared.entries import ModelSpec
@@ -53,12 +51,6 @@ def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], I
     Raises:
         ExtractError: the model cannot be imported, or its networks do not follow its sizes.
     """
-    for layer in find_layers(first):
-        if isinstance(layer.workload, BatchMatmul) and layer.workload.exact:
-            raise ExtractError(
-                f"model {model.name}: {layer.name} multiplies two computed tensors of bytes, which no range serves. "
-                "Give fixed sizes, and a model for each"
-            )
     samples = list(_samples(model))
     networks = [first, *(load(model.at(sizes)) for sizes in samples[1:])]
     try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import mul
+
 from tvm import ir, relax, te, topi
 
 from anole.extract.passes.mutators import value_of
 from anole.extract.passes.normalize_products import transposed_product
-from anole.targets.shared.reference import data_shape, weight_shape
+from anole.targets.shared.symbols import is_number
 from anole.task import BatchMatmul
 
 WORD = 4
@@ -26,28 +29,41 @@ def multiply_bytes(
     The summed numbers are filled up to whole words with zeros, which change neither the product nor a sum.
     """
     emit, axis = builder.emit, -1 if w.transpose_right else -2
-    left, right = _filled(builder, left, data_shape(w), -1), _filled(builder, right, weight_shape(w), axis)
+    own = _flat(builder, right)
+    left, right = _filled(builder, _flat(builder, left), -1), _filled(builder, own, axis)
     product = transposed_product(left, right) if w.transpose_right else relax.op.matmul(left, right, out_dtype="int32")
     if not _is_zero(right_zero):
         rows = emit(relax.op.sum(emit(relax.op.astype(left, "int32")), -1, keepdims=True))
         product = relax.op.subtract(emit(product), emit(relax.op.multiply(rows, right_zero)))
     if not _is_zero(left_zero):
         columns = emit(relax.op.sum(emit(relax.op.astype(right, "int32")), axis))
-        centred = emit(relax.op.subtract(columns, emit(relax.op.multiply(right_zero, relax.const(w.inner)))))
-        own = emit(relax.op.multiply(emit(relax.op.expand_dims(centred, -2)), left_zero))
-        product = relax.op.subtract(emit(product), own)
+        summed = relax.const(w.inner) if is_number(own.ty.shape[axis]) else builder.emit_te(_length, own, axis)
+        centred = emit(relax.op.subtract(columns, emit(relax.op.multiply(right_zero, summed))))
+        of_zero = emit(relax.op.multiply(emit(relax.op.expand_dims(centred, -2)), left_zero))
+        product = relax.op.subtract(emit(product), of_zero)
     return emit(product)
 
 
-def _filled(builder: relax.BlockBuilder, operand: ir.Expr, shape: tuple[int, ...], axis: int) -> ir.Expr:
-    """Returns an operand in a shape, whose numbers along an axis fill whole words."""
-    flat = builder.emit(relax.op.reshape(operand, shape))
-    missing = [0] * len(shape)
-    missing[axis] = -shape[axis] % WORD
-    if not any(missing):
+def _flat(builder: relax.BlockBuilder, operand: ir.Expr) -> relax.Var:
+    """Returns an operand with one axis of matrices."""
+    *batch, rows, columns = operand.ty.shape
+    return builder.emit(relax.op.reshape(operand, [reduce(mul, batch, 1), rows, columns]))
+
+
+def _filled(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Var:
+    """Returns an operand whose numbers along an axis fill whole words."""
+    extent = flat.ty.shape[axis]
+    if is_number(extent) and int(extent) % WORD == 0:
         return flat
+    missing = [0] * len(flat.ty.shape)
+    missing[axis] = (extent + WORD - 1) // WORD * WORD - extent
     zero = relax.const(0, str(flat.ty.dtype))
-    return builder.emit_te(pad, flat, zero, [0] * len(shape), missing, primfunc_name_hint="pad")
+    return builder.emit_te(pad, flat, zero, [0] * len(missing), missing, primfunc_name_hint="pad")
+
+
+def _length(data: te.Tensor, axis: int) -> te.Tensor:
+    """Returns the extent of an axis, as a tensor."""
+    return te.compute((), lambda: data.shape[axis].astype("int32"), name="length")
 
 
 def pad(data: te.Tensor, value: te.Tensor, before: list[int], after: list[int]) -> te.Tensor:

@@ -106,7 +106,8 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
             return None
         if alike:
             return self.builder_.emit(relax.Call(call.op, [inner, *call.args[1:]], call.attrs))
-        return self.builder_.emit(relax.op.reshape(inner, (*shape[:-2], shape[-1], shape[-2])))
+        *batch, rows, columns = call.ty.shape
+        return self.builder_.emit(relax.op.reshape(inner, (*batch, columns, rows)))
 
     def _permuted(self, call: ir.Call) -> ir.Expr | None:
         rank = len(call.ty.shape)

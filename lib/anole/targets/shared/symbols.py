@@ -50,9 +50,14 @@ def usual(extent: Any) -> int | None:
     return int(found) if isinstance(found, tirx.IntImm) else None
 
 
+def is_number(extent: Any) -> bool:
+    """Returns whether an extent does not vary."""
+    return isinstance(extent, (int, tirx.IntImm))
+
+
 def are_numbers(extents: Iterable[Any]) -> bool:
     """Returns whether none of some extents varies."""
-    return all(isinstance(extent, (int, tirx.IntImm)) for extent in extents)
+    return all(map(is_number, extents))
 
 
 def simplified(extent: Any) -> Any:
@@ -78,7 +83,7 @@ def text_of(extent: Any) -> str:
 
 def varying_texts(shape: Iterable[Any]) -> tuple[str | None, ...] | None:
     """Returns the extents of a shape that vary, as text, and None for all others; None if none does."""
-    texts = tuple(None if are_numbers([extent]) else text_of(extent) for extent in shape)
+    texts = tuple(None if is_number(extent) else text_of(extent) for extent in shape)
     return texts if any(texts) else None
 
 
