@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm_ffi
@@ -13,7 +14,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared.anchor import find_block, scheduled
-from anole.targets.shared.nodes import collect, defined_anew, prefetched, with_each, with_loop, with_values
+from anole.targets.shared.nodes import collect, defined_anew, prefetched, with_each, with_loop, with_nests, with_values
 from anole.targets.shared.symbols import simplified
 
 LoopRV = Any
@@ -143,6 +144,38 @@ def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tir
         return tirx.For(each.loop_var, each.min, simplified(tirx.min(each.extent, left)), each.kind, each.body)
 
     return with_loop(func, loop, ended)
+
+
+def ending_early(
+    func: tirx.PrimFunc, outer: tirx.For, left: Callable[[Any], Any], steps: Mapping[tirx.For, int]
+) -> tirx.PrimFunc:
+    """Returns a function in which some loops inside another one do nothing from an iteration on.
+
+    How much is left is read from memory, so that TVM allocates buffers inside for all iterations: as an extent, or a
+    known condition, it would make them as large as the symbols say, and put them on the heap.
+
+    Args:
+        func: the function.
+        outer: the loop around the others.
+        left: tells from its variable how much is left.
+        steps: the loops inside, with how much an iteration takes.
+    """
+    root = func.body.block
+    note = tirx.decl_buffer((1,), outer.loop_var.ty.dtype, "left", scope="local")
+    changed = with_nests(func, [root.body], [*root.alloc_buffers, note])
+    for loop, step in steps.items():
+        changed = with_loop(changed, loop, partial(_if_left, note, step))
+
+    def noting(each: tirx.For) -> tirx.For:
+        noted = tirx.SeqStmt([tirx.BufferStore(note, left(each.loop_var), [0]), each.body])
+        return tirx.For(each.loop_var, each.min, each.extent, each.kind, noted)
+
+    return with_loop(changed, outer, noting)
+
+
+def _if_left(note: Any, step: int, loop: tirx.For) -> tirx.For:
+    body = tirx.IfThenElse(loop.loop_var * step < tirx.BufferLoad(note, [0]), loop.body, None)
+    return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)
 
 
 def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int, unrolled: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,11 +66,14 @@ class WinogradTemplate:
         in_blocks = not isinstance(batch, tirx.IntImm)
         tiles = output_tiles(replace(workload, batch=batch), config) if in_blocks else None
         sch, epilogue = _join_outputs(func, tiles or workload.dilation)
-        parallel, panel_loop = _schedule_output(sch, epilogue, config, lanes, points, in_blocks)
+        parallel, panel_loop, tile = _schedule_output(sch, epilogue, config, lanes, points, in_blocks)
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
-        channel_lanes = self.unit.lanes_of(workload.in_channels)
-        _schedule_data(sch, parallel if config["data_at"] == "parallel" else None, channel_lanes, points)
+        channel_lanes, at_parallel = self.unit.lanes_of(workload.in_channels), config["data_at"] == "parallel"
+        data_tile = _schedule_data(sch, parallel if at_parallel else None, channel_lanes, points)
         func = nest.with_whole_vectors(anchor.scheduled(sch))
+        if tiles is not None:
+            steps = {p_tile: config["tile_p"][1], tile: 1, **({data_tile: 1} if at_parallel else {})}
+            func = _without_surplus(func, sch, parallel, steps, tiles, config)
         if not config["prefetch_rc"]:
             return func
         return _prefetch_weights(func, sch.get(p_tile), sch.get(rc_outer), workload, config["prefetch_rc"] * panel)
@@ -121,8 +125,8 @@ def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> 
 
 def _schedule_output(
     sch: s_tir.Schedule, epilogue: SBlockRV, config: Config, lanes: int, points: int, in_blocks: bool
-) -> tuple[Any, Any]:
-    """Schedules the output transform in registers; returns the loops over chunks and over the panels in them.
+) -> tuple[Any, Any, Any]:
+    """Schedules the output transform in registers; returns the loops over chunks, the panels in them, and tiles.
 
     The loops of the epilogue are over images, or over blocks and their tiles, see `by_blocks`.
     """
@@ -149,7 +153,7 @@ def _schedule_output(
     _transform_columns(sch, columns, points)
     _unroll(sch, y_inner, x_inner, points)
     sch.vectorize(vector)
-    return parallel, panel_loop
+    return parallel, panel_loop, tile
 
 
 def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lanes: int) -> tuple[Any, Any]:
@@ -186,8 +190,11 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
     return nest.prefetch(func, rc_outer, later, lines)
 
 
-def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> None:
-    """Transforms the data of a parallel chunk inside it, or all data before the chunks if there is no such loop."""
+def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> Any:
+    """Transforms the data of a parallel chunk inside it, or all data before the chunks if there is no such loop.
+
+    Returns the loop over tiles, which in the latter case is another one afterwards.
+    """
     block = sch.get_sblock("winograd_data")
     if parallel is not None:
         sch.compute_at(block, parallel, preserve_unit_loops=True)
@@ -210,6 +217,34 @@ def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) 
     sch.unroll(row)
     for loop in (vector, patch_vector):
         sch.vectorize(loop)
+    return tile
+
+
+def _without_surplus(
+    func: tirx.PrimFunc,
+    sch: s_tir.Schedule,
+    parallel: Any,
+    steps: Mapping[Any, int],
+    tiles: OutputTiles,
+    config: Config,
+) -> tirx.PrimFunc:
+    """Returns a function that leaves out what the last block has beyond the last tile.
+
+    Args:
+        func: the function.
+        sch: its schedule.
+        parallel: the loop over chunks, each of which has a block's tiles.
+        steps: the loops over a block's tiles, with the number of tiles of an iteration.
+        tiles: all tiles.
+        config: the config.
+    """
+    chunk = sch.get(parallel)
+
+    def left(at: Any) -> Any:
+        block = at % tiles.blocks if config["parallel_order"] == "fy" else at // config["tile_f"][0]
+        return tiles.count - block * tiles.in_block
+
+    return nest.ending_early(func, chunk, left, {sch.get(loop): step for loop, step in steps.items()})
 
 
 def _with_one_tile_loop(sch: s_tir.Schedule, block: SBlockRV, inside: int) -> list[Any]:
