@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,13 +35,40 @@ from benchmarks.networks.precision import export
 from benchmarks.networks.trained import sentence_encoder
 
 _BATCHES, _TOKENS = (1, 2, 3, 4, 7, 8, 13, 16), (16, 31, 64, 100, 128, 200, 256, 384, 511, 512)
-_VARYING = {
-    "resnet18": ("batch", 0, _BATCHES),
-    "mobilenet_v2": ("batch", 0, _BATCHES),
-    "encoder": ("tokens", 1, _TOKENS),
-    "sentence_encoder": ("tokens", 1, _TOKENS),
+_LSTM = "lstm_100_512"
+_BOTH = ((1, 16), (1, 100), (2, 31), (3, 64), (7, 100), (8, 256))
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A network whose inputs vary.
+
+    Attributes:
+        network: its name, where several cases have one network.
+        axes: the name of each axis of the input that varies.
+        sizes: those that are timed, a number for each axis; the least and the largest are the ends of the ranges.
+    """
+
+    network: str
+    axes: Mapping[int, str]
+    sizes: Sequence[tuple[int, ...]]
+
+    @property
+    def ranges(self) -> dict[str, str]:
+        """The range of each name."""
+        columns = zip(self.axes.values(), zip(*self.sizes, strict=True), strict=True)
+        return {name: f"{min(column)}..{max(column)}" for name, column in columns}
+
+
+_IMAGES, _TEXTS = [(size,) for size in _BATCHES], [(size,) for size in _TOKENS]
+_CASES = {
+    "resnet18": _Case("resnet18", {0: "batch"}, _IMAGES),
+    "mobilenet_v2": _Case("mobilenet_v2", {0: "batch"}, _IMAGES),
+    "encoder": _Case("encoder", {1: "tokens"}, _TEXTS),
+    "sentence_encoder": _Case("sentence_encoder", {1: "tokens"}, _TEXTS),
+    "encoder_batches": _Case("encoder", {0: "batch", 1: "tokens"}, _BOTH),
+    "lstm": _Case(_LSTM, {0: "batch", 1: "steps"}, _BOTH),
 }
-"""What varies, the axis of the inputs that it is, and the sizes that are timed, of which the ends are the range."""
 
 _RANGE, _FIXED, _RIVALS = "range", "fixed", ("onnxruntime", "openvino")
 _COLUMNS = (
@@ -52,29 +80,43 @@ _COLUMNS = (
 def main() -> None:
     """Prints a line for each network, size and engine."""
     parser = described(__doc__)
-    parser.add_argument("--networks", default=",".join(_VARYING), help="comma-separated")
+    parser.add_argument("--networks", default=",".join(_CASES), help="comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each engine")
     given = parser.parse_args()
-    networks = chosen(given.networks, _VARYING)
+    networks = chosen(given.networks, _CASES)
     print_rows(_COLUMNS, (row for name in networks for row in _rows(name, Pace(rounds=given.rounds))))
 
 
 def _rows(name: str, pace: Pace) -> Iterator[dict[str, Any]]:
-    varies, axis, sizes = _VARYING[name]
+    case = _CASES[name]
     with TemporaryDirectory() as scratch:
-        file = _file(name, {axis: varies}, Path(scratch))
-        compile_s = {_RANGE: _compiled(name, file, {varies: f"{sizes[0]}..{sizes[-1]}"}, Path(scratch, _RANGE))}
-        for size in sizes:
-            compile_s[_FIXED] = _compiled(name, file, {varies: size}, Path(scratch, _FIXED))
-            for row in _timed(Path(scratch), file, {varies: size}, pace):
-                taken = compile_s.get(row["engine"])
-                yield rounded({"network": name, "varies": varies, "size": size, "compile_s": taken, **row})
+        file = _file(case, Path(scratch))
+        compile_s = {_RANGE: _compiled(name, file, case.ranges, Path(scratch, _RANGE))}
+        for numbers in case.sizes:
+            sizes = dict(zip(case.ranges, numbers, strict=True))
+            compile_s[_FIXED] = _compiled(name, file, sizes, Path(scratch, _FIXED))
+            told = {"varies": " x ".join(sizes), "size": " x ".join(map(str, numbers))}
+            for row in _timed(Path(scratch), file, sizes, pace):
+                yield rounded({"network": name, **told, "compile_s": compile_s.get(row["engine"]), **row})
 
 
-def _file(name: str, axes: Mapping[int, str], folder: Path) -> Path:
-    if name == "sentence_encoder":
-        return Path(sentence_encoder(folder, axes=axes).location)
-    return export(name, 1, folder, axes)
+def _file(case: _Case, folder: Path) -> Path:
+    if case.network == "sentence_encoder":
+        return Path(sentence_encoder(folder, axes=case.axes).location)
+    return _recurrent(case.axes, folder) if case.network == _LSTM else export(case.network, 1, folder, case.axes)
+
+
+def _recurrent(axes: Mapping[int, str], folder: Path) -> Path:
+    """Writes the recurrent network by torch's older exporter; the newer one has no recurrent layers of any length."""
+    import torch
+
+    from benchmarks.networks.small import networks
+
+    (make, shape), path = networks()[_LSTM], folder / "net.onnx"
+    named: dict[str, Any] = {"input_names": ["x"], "output_names": ["y"]}
+    dynamic = {name: dict(axes) for name in "xy"}
+    torch.onnx.export(make().eval(), (torch.zeros(shape),), str(path), dynamic_axes=dynamic, dynamo=False, **named)
+    return path
 
 
 def _compiled(name: str, file: Path, dims: Mapping[str, int | str], folder: Path) -> float:

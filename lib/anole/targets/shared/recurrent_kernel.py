@@ -32,10 +32,10 @@ class Tiling:
     """How a kernel is divided.
 
     Attributes:
-        rows: rows of the batch that are computed together; they divide the batch, unless it varies.
+        rows: rows of the batch that are computed together; the last of them may lie beyond the batch.
         blocks: blocks of hidden units whose sums are in registers together; they divide all blocks.
-        strands: parts of the batch that go through all steps on their own; they divide the batch's tiles of rows,
-            unless it varies. A state is quantised for the whole batch, which then is one part.
+        strands: parts of the batch that go through all steps on their own, with the same number of tiles. A state is
+            quantised for the whole batch, which then is one part.
         parts: parts into which threads divide each step's tiles, instead of directions and strands; 1 for strands.
             They divide the tiles of all directions, whatever the batch.
     """
@@ -81,10 +81,10 @@ class _Kernel(RecurrentStep):
     def __init__(self, recurrence: Recurrence, tiling: Tiling, arguments: Arguments) -> None:
         super().__init__(recurrence, arguments)
         self._tiling = tiling
-        # Where the batch varies, the last tile of each strand may go beyond it.
         rows = tiling.rows * tiling.strands
         self._tiles = (self._batch + rows - 1) // rows
         self._rows = self._tiles * tiling.rows
+        self._has_surplus = not isinstance(self._batch, int) or self._rows * tiling.strands > self._batch
         self._allocate((recurrence.directions, self._rows * tiling.strands, recurrence.padded))
         self._groups = recurrence.blocks // tiling.blocks
 

@@ -64,6 +64,7 @@ class RecurrentStep(ABC):
         self._equations = [CellEquations(recurrence, direction) for direction in range(recurrence.directions)]
         self._resets_first = recurrence.cell == "gru" and not recurrence.reset_after
         self._has_factor = self._resets_first or recurrence.quantized
+        self._has_surplus = False
         self._sums: Any = None
 
     def _allocate(self, slots: Sequence[Value], scope: str = "global") -> None:
@@ -287,12 +288,12 @@ class RecurrentStep(ABC):
         return self._buffers["lengths"][self._known(row)]
 
     def _known(self, row: Value) -> Value:
-        """Returns a row that there is: where their number varies, tiles go beyond the last one and compute it again."""
-        return row if self._own.batch_symbol is None else tirx.min(row, self._batch - 1)
+        """Returns a row that there is: tiles may go beyond the last one and compute it again."""
+        return tirx.min(row, self._batch - 1) if self._has_surplus else row
 
     def _if_row(self, row: Value) -> AbstractContextManager[None]:
         """Opens a block that runs if there is such a row."""
-        return nullcontext() if self._own.batch_symbol is None else only_if(row < self._batch)
+        return only_if(row < self._batch) if self._has_surplus else nullcontext()
 
     def _or_zero(self, unit: Value, value: Value) -> Value:
         """Returns zero for what fills up the last block."""

@@ -187,7 +187,13 @@ def of_usual_sizes(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
     # A symbol that no extent is alone is a parameter, too.
     params = [param for param in func.params if not any(param.same_as(symbol) for symbol in symbols)]
-    return tvm_ffi.structural_map(tirx.PrimFunc(params, func.body, attrs=func.attrs), (tirx.Var, value))
+    func = tirx.PrimFunc(params, func.body, attrs=func.attrs)
+    return tvm_ffi.structural_map(func, [(tirx.Var, value), (tuple(_OPERATORS), _folded)])
+
+
+def _folded(operation: Any) -> Any:
+    """Returns the result of an operation on numbers, and any other operation as it is."""
+    return simplified(operation) if are_numbers([operation.a, operation.b]) else operation
 
 
 def _valued(symbol: tirx.Var) -> Any:

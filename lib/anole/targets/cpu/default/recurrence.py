@@ -30,19 +30,20 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
     have directions of their own, or rows if there are many; otherwise they share large steps.
     """
     sums = max(1, unit.registers * unit.lanes // (2 * LANES * recurrence.gates))
-    rows = _largest(recurrence.batch, sums)
+    # To load a weight takes about as long as to multiply it with one row.
+    tiles, rows = min(((-(-recurrence.batch // n), n) for n in range(1, sums + 1)), key=lambda it: it[0] * (it[1] + 1))
     strands = next((n for n in range(1, threads + 1) if n * recurrence.directions % threads == 0), 1)
     products = recurrence.directions * recurrence.batch * recurrence.gates * recurrence.hidden**2
     if strands > 1:
-        has_rows = recurrence.batch // rows % strands == 0 and recurrence.batch // strands >= _ROWS_OF_A_STRAND
+        has_rows = tiles % strands == 0 and recurrence.batch // strands >= _ROWS_OF_A_STRAND
         if recurrence.quantized or not has_rows:
             strands = 1
             if products >= _SHARED_PRODUCTS:
                 # If the batch varies, each thread has the same share of a single tile, too.
-                of_rows = recurrence.directions * (1 if recurrence.batch_symbol else recurrence.batch // rows)
+                of_rows = recurrence.directions * (1 if recurrence.batch_symbol else tiles)
                 blocks = _even_blocks(recurrence.blocks, sums // rows, of_rows, threads)
-                tiles = of_rows * (recurrence.blocks // blocks)
-                return Tiling(rows, blocks, parts=threads if tiles % threads == 0 else tiles)
+                shares = of_rows * (recurrence.blocks // blocks)
+                return Tiling(rows, blocks, parts=threads if shares % threads == 0 else shares)
     return Tiling(rows, _largest(recurrence.blocks, sums // rows), strands)
 
 
