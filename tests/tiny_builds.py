@@ -23,6 +23,7 @@ RANGED = {
     name: ModelSpec.from_json(name, {"source": f"torch:tiny:{name}", "inputs": inputs})
     for name, inputs in {
         "norm_first": {"x": [_N, _TOKENS, 32]},
+        "norm_last": {"x": [4, _TOKENS, 32]},
         "masked": {"x": [_N, _TOKENS, 32], "mask": [_N, _TOKENS]},
         "pooled": {"x": {"shape": [_N, _TOKENS], "dtype": "int64"}},
         "reduced": {"x": [_N, 4, _TOKENS]},

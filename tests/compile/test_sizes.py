@@ -70,7 +70,8 @@ def test_batches_of_all_sizes_are_computed_as_torch_does(project: Path, name: st
 @pytest.mark.parametrize("name", sorted(RANGED))
 def test_lengths_and_batches_of_all_sizes_are_computed_as_torch_does(name: str, project: Path) -> None:
     model = RANGED[name]
-    compiled(model, project / "net")
+    build = compiled(model, project / "net")
+    assert all(task.unscheduled is None for task in build.tasks)
     network = make_network(model)
     for tokens in (3, 7, 16, 17, 31, 40):
         for n in (1, 3):
