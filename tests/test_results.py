@@ -369,6 +369,16 @@ def test_the_tables_of_ranges_are_those_of_their_file() -> None:
         for engine, cell in zip(engines, told[1:], strict=False):
             mean, least, most = mean_and_range([value for at, value in ratios.items() if at[::2] == (network, engine)])
             assert cell == f"{mean} ({least} to {most})"
+    lead = " ".join((RESULTS / "sizes.md").read_text().split("\n\n")[1].split())
+    of = {engine: [value for at, value in ratios.items() if at[2] == engine] for engine in engines}
+    mean, least, most = mean_and_range([1 / value for value in of["fixed"]])
+    close = sum(1 / 1.05 <= value <= 1.05 for value in of["fixed"])
+    assert f"takes {mean[:-1]} times as long as builds of fixed sizes" in lead
+    assert f"(geometric mean of {len(of['fixed'])} sizes; {least[:-1]} to {most[:-1]} times), {close} of them" in lead
+    for name, engine in (("ONNX Runtime", "onnxruntime"), ("OpenVINO", "openvino")):
+        mean, least, most = mean_and_range(of[engine])
+        below = sum(value < 1 for value in of[engine])
+        assert f"{mean} as fast as {name} ({least} to {most}, {below} " in lead
 
 
 def test_the_table_of_tuning_times_is_that_of_its_files() -> None:

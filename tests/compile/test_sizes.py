@@ -74,8 +74,8 @@ def test_lengths_and_batches_of_all_sizes_are_computed_as_torch_does(name: str, 
     assert all(task.unscheduled is None for task in build.tasks)
     network = make_network(model)
     for tokens in (3, 7, 16, 17, 31, 40):
-        for n in (1, 3):
-            arguments = example_inputs(model.at({"n": n, "tokens": tokens}))
+        for n in (1, 3) if "n" in model.ranges else (None,):
+            arguments = example_inputs(model.at({"tokens": tokens} if n is None else {"n": n, "tokens": tokens}))
             expected = run_network(model, network, arguments)
             found = run(project / "net", *(each.numpy() for each in arguments.values()))
             for mine, theirs in zip(found, expected, strict=True):

@@ -71,7 +71,11 @@ def test_inputs_share_a_name_only_with_its_range() -> None:
             spec([{"batch": "1..4", "more": "1..2"}, 3]),
             "models.net.inputs.x[0]: found .*; an extent that varies has one",
         ),
-        (spec([{"a b": "1..4"}, 3]), "models.net.inputs.x[0]: found the name 'a b'; a name has letters"),
+        (spec([{"a b": "1..4"}, 3]), "models.net.inputs.x[0]: found the name 'a b'; the name of a range has letters"),
+        (
+            spec([1]) | {"models": {"net": {"source": "onnx:pyproject.toml", "dims": {"batch-size": "1..4"}}}},
+            "models.net.dims.batch-size: found a range of 'batch-size'; the name of a range has",
+        ),
         (spec([{"batch": "1..99999"}, 999_999]), "models.net.inputs.x: found .*; an input has at most"),
         (
             spec([{"batch": "1..4"}, 3], kind="vta"),

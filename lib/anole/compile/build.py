@@ -69,7 +69,7 @@ def compile_build(
     """
     target = get_target(manifest.origin.target_description)
     network = match_network(model, manifest, receipts, target, imported, weights)
-    with new_folder(folder) as made, standing_for(model.sizes(), model.sizes("small")):
+    with new_folder(folder) as made, standing_for(model.sizes(), model.ranges):
         build, compiled = _compile(network, manifest, settings, target, made)
         if (layers := coarse_layers(network)) and rounds_too_much is not None and rounds_too_much(made):
             _log.info("%s: rounds too much; without large Winograd tiles: %s", settings.name, ", ".join(layers))
@@ -121,7 +121,7 @@ def match_network(
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
     matches = match_tasks(manifest, taken, receipts, target)
     if model.ranges:
-        with standing_for(model.sizes()):
+        with standing_for(model.sizes(), model.ranges):
             # What is narrow is so at all sizes.
             usual = narrowed_for(generalised(model, imported, lambda fixed: load_model(fixed, weights)), target)
     return MatchedNetwork(model, usual, layers, matches, receipts)

@@ -44,6 +44,8 @@ _LONGEST_BUILD = 200
 _MOST_ELEMENTS = 2**31
 """The largest number of elements of an input."""
 
+_RANGE_NAME = "the name of a range has letters, digits and underscores"
+
 _MOST_NUMBERS = 10_000
 """The largest number of numbers that an input's fixed value has; the database keeps them with each manifest."""
 
@@ -209,7 +211,7 @@ def _range_of(node: Node, varying: Varying) -> dict[str, str]:
         raise node.error(f"found {shown(node.value)}; an extent that varies has one name and a range: {{batch: 1..16}}")
     ((symbol, each),) = entry.items()
     if not symbol.isidentifier():
-        raise node.error(f"found the name {symbol!r}; a name has letters, digits and underscores")
+        raise node.error(f"found the name {symbol!r}; {_RANGE_NAME}")
     each.text()
     _size(each, symbol, varying)
     return {symbol: each.text()}
@@ -218,6 +220,8 @@ def _range_of(node: Node, varying: Varying) -> dict[str, str]:
 def _extent(node: Node, symbol: str, varying: Varying) -> int:
     """Returns a size, or the usual one of a range."""
     is_range = isinstance(node.value, str) and ".." in node.value
+    if is_range and not symbol.isidentifier():
+        raise node.error(f"found a range of {symbol!r}; {_RANGE_NAME}. Give the shapes in `inputs` instead")
     return _size(node, symbol, varying) if is_range else node.whole(least=1, most=_MOST_ELEMENTS)
 
 

@@ -18,7 +18,9 @@ PREFIX = "network"
 
 WEIGHTS_ENDING = ".weights"
 
-_RESIZE = """/* Sets the size of each range for the runs that follow. An instance begins with the largest sizes. */
+_RESIZE = """/* Sets the size of each range, in the order of their numbers, for the runs that follow. An instance begins
+ * with the largest sizes.
+ */
 network_error network_resize(network_instance* instance, const int64_t sizes[NETWORK_RANGES]);
 
 """

@@ -5,7 +5,6 @@ The memory that kernels allocate while they run is counted, so that the arena ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from tvm.ir.instrument import pass_instrument
 from anole.compile.build import match_network
 from anole.compile.device import lower_network
 from anole.compile.recorded import recorded_manifest, recorded_receipts
+from anole.declared.entries import ModelSpec
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
 from anole.export.levels import Level
@@ -26,22 +26,22 @@ from anole.export.sequence import KernelSequence, check_kernels, lower_calls, re
 from anole.targets.base import Device
 from anole.targets.cpu.device.builder import llvm_target
 from anole.targets.shared.nodes import collect, with_values
-from anole.targets.shared.symbols import computed_extents, is_known, standing_for, usual, with_extents
+from anole.targets.shared.symbols import computed_extents, is_known, largest, standing_for, with_extents
 
 _ALLOCATING = "TVMBackendAllocWorkspace"
 _LOWERING = "tirx.LowerTVMBuiltin"
 
 _MOST_BOUND = 16
-"""Variables that stand for one another, at most."""
+"""How often variables in a size are replaced by what they are bound to."""
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A network's sequence of kernels, the kernels' code before it is compiled for a level, and its largest sizes."""
+    """A network's sequence of kernels, the kernels' code before it is compiled for a level, and the model."""
 
     kernels: KernelSequence
     functions: tvm.IRModule
-    largest: Mapping[str, int]
+    model: ModelSpec
 
 
 def lower_build(build: Build, target: Device) -> Lowered:
@@ -55,17 +55,16 @@ def lower_build(build: Build, target: Device) -> Lowered:
     model = build.model_spec
     network = match_network(model, recorded_manifest(build), recorded_receipts(build), target)
     try:
-        with standing_for(model.sizes(), model.sizes("small")):
+        with standing_for(model.sizes(), model.ranges):
             lowered, _ = lower_network(network, target)
         module = lower_calls(lowered, target.compiler_target())
     except Exception as error:
         raise ExportError(f"build {build.name}: TVM cannot lower it: {cause(error)}") from error
-    largest = model.sizes("most")
-    with standing_for(largest):
+    with standing_for(model.sizes(), model.ranges):
         kernels = read_sequence(module, len(build.outputs))
     check_kernels(module, kernels.kernels)
     named = {name: module[name].with_attr("global_symbol", name) for name in kernels.kernels}
-    return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}), largest)
+    return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}), model)
 
 
 def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, workspaces: Workspaces) -> None:
@@ -78,7 +77,8 @@ def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, wo
     options: dict[str, Any] = {**target.compiler_options, "tirx.disable_assert": True}
     processor = llvm_target({**level.description, "threads": target.threads})
     try:
-        with standing_for(lowered.largest), tvm.transform.PassContext(config=options, instruments=[workspaces]):
+        own = standing_for(lowered.model.sizes(), lowered.model.ranges)
+        with own, tvm.transform.PassContext(config=options, instruments=[workspaces]):
             library = tvm.tirx.build(lowered.functions, target=processor, pipeline=target.compiler_pipeline())
     except Exception as error:
         raise ExportError(f"TVM cannot compile the kernels for {level.name}: {cause(error)}") from error
@@ -111,7 +111,7 @@ class Workspaces:
 
 
 class _Sizes:
-    """Evaluates numbers of a lowered function at the sizes that stand for its symbols."""
+    """Evaluates numbers of a lowered function at the largest sizes."""
 
     def __init__(self, function: tirx.PrimFunc) -> None:
         self._extents = computed_extents(function)
@@ -124,7 +124,7 @@ class _Sizes:
 
     def __call__(self, expression: Any) -> int:
         for _ in range(_MOST_BOUND):
-            found = usual(with_extents(expression, self._extents))
+            found = largest(with_extents(expression, self._extents))
             if found is not None:
                 return found
             expression = with_values(expression, self._bound)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
 from anole.errors import ExportError
-from anole.targets.shared.symbols import usual_shape, varying_texts
+from anole.targets.shared.symbols import largest, varying_texts
 
 ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
@@ -38,8 +38,8 @@ class Operand:
     """A tensor that a kernel reads or writes: a view of an input, output, constant or buffer, by its number.
 
     Attributes:
-        shape: with the largest sizes, where it varies.
-        varying: see `anole.documents.build.TensorInfo`.
+        shape: with the largest extents, where it varies.
+        varying: the extents that vary, in terms of C, and None for all others; None for a fixed shape.
     """
 
     place: TensorPlace
@@ -112,8 +112,6 @@ def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule
 
 def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
     """Returns the sequence of a module that `lower_calls` returned, which has a number of outputs.
-
-    The largest sizes stand for the symbols meanwhile.
 
     Raises:
         ExportError: the network does something that has no form in C.
@@ -247,6 +245,8 @@ def _operand(place: TensorPlace, number: int, ty: Any) -> Operand:
 
 def _extents(ty: Any) -> tuple[tuple[int, ...], tuple[str | None, ...] | None]:
     """Returns a shape, and its extents that vary."""
-    if (shape := usual_shape(ty.shape)) is None:
+    extents = [largest(extent) for extent in ty.shape]
+    shape = tuple(extent for extent in extents if extent is not None)
+    if len(shape) < len(extents):
         raise ExportError(f"the network has a tensor whose shape {ty.shape} is not known")
-    return shape, varying_texts(ty.shape)
+    return shape, varying_texts(ty.shape, calls=True)

@@ -20,7 +20,7 @@ _TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 _INSTANCE_BYTES, _TENSOR_BYTES, _ARGUMENT_BYTES, _EXTENT_BYTES = 192, 48, 16, 8
 """Bytes of an instance without its tensors, arguments and extents, and of one of each; network.c checks their sum."""
 
-_IN_C = re.compile(r"(sizes\[\d+\]|\d+|min|max|[-+*/%(), ])*")
+_IN_C = re.compile(r"(sizes\[\d+\]|\d+|min|max|floordiv|floormod|[-+*(), ])*")
 """What a size may be computed from."""
 
 
@@ -172,11 +172,11 @@ def tables_text(network: Network) -> str:
 def _extent_lines(network: Network) -> Iterator[str]:
     varying = [text for operand in network.operands for text in operand.varying or (None,) * len(operand.shape)]
     sizes = {name: f"sizes[{number}]" for number, name in enumerate(network.ranges)}
-    names = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(sizes, key=len, reverse=True)))
+    # A range may have the name of a function.
+    names = re.compile("|".join(rf"\b{name}\b(?!\()" for name in sizes))
     for number, text in enumerate(varying):
         if text is not None:
-            # All sizes are positive, so that both languages round quotients down.
-            value = names.sub(lambda found: sizes[found[0]], text).replace("//", "/")
+            value = names.sub(lambda found: sizes[found[0]], text)
             if not _IN_C.fullmatch(value):
                 raise ExportError(
                     f"the network has a tensor with {text} elements along an axis, which has no form in C"

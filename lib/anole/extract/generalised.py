@@ -78,8 +78,8 @@ def _check_images(model: ModelSpec, main: relax.Function) -> None:
     for binding in bindings(main):
         if operator_of(binding.value) != "relax.nn.conv2d":
             continue
-        _, *others = shape = binding.value.args[0].ty.shape
-        if not are_numbers(others):
+        shape = list(binding.value.args[0].ty.shape)
+        if not are_numbers(shape[1:]):
             raise ExtractError(
                 f"model {model.name}: found a convolution of data of shape "
                 f"[{', '.join(str(usual(each) or each) for each in shape)}]; only the first extent of images, their "
@@ -176,12 +176,12 @@ class _Joiner:
     def _kernel(self, variables: Sequence[ir.GlobalVar]) -> ir.GlobalVar:
         """Returns the kernel of a recurrent layer, whose steps and batch may vary."""
         layers = [recurrence_of(module[variable]) for module, variable in zip(self._modules, variables, strict=True)]
-        usual = layers[0]
-        alike = [each and usual and replace(each, steps=usual.steps, batch=usual.batch) for each in layers]
-        if usual is None or any(each != usual for each in alike):
+        first = layers[0]
+        alike = [each and first and replace(each, steps=first.steps, batch=first.batch) for each in layers]
+        if first is None or any(each != first for each in alike):
             raise Differs("it has other functions at other sizes")
         steps, batch = (self._symbol(name, [getattr(layer, name) for layer in layers]) for name in ("steps", "batch"))
-        joined = replace(usual, steps_symbol=steps, batch_symbol=batch)
+        joined = replace(first, steps_symbol=steps, batch_symbol=batch)
         return self._builder.add_func(recurrent_kernel(joined), joined.cell)
 
     def _symbol(self, name: str, values: Sequence[int]) -> str | None:

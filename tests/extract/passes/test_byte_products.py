@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 
 from anole.extract.graph import workload_of
 from anole.extract.passes.narrow import narrow
 from anole.extract.passes.normalize_products import transposed_product
+from anole.targets.shared.symbols import standing_for
 from anole.task import BatchMatmul
 
 from ...examples import examples
@@ -38,7 +39,7 @@ def numbers(seed: int, shape: tuple[int, ...], least: int) -> NDArray[np.float32
 @given(
     batch=st.sampled_from([(), (1,), (2,), (2, 3)]), sizes=st.tuples(SIZES, st.integers(1, 40), SIZES),
     least=st.tuples(LEAST, LEAST), zeros=st.tuples(ZEROS | st.just(0), ZEROS | st.just(128)),
-    is_transposed=st.booleans(), seed=st.integers(0, 99),
+    is_transposed=st.booleans(), varies=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
     batch: tuple[int, ...],
@@ -46,10 +47,14 @@ def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
     least: tuple[int, int],
     zeros: tuple[int, int],
     is_transposed: bool,
+    varies: bool,
     seed: int,
 ) -> None:
-    rows, inner, columns = sizes
-    shapes = (*batch, rows, inner), (*batch, *((columns, inner) if is_transposed else (inner, columns)))
+    def shapes_of(rows: Any, inner: Any, columns: Any) -> tuple[Any, Any]:
+        return (*batch, rows, inner), (*batch, *((columns, inner) if is_transposed else (inner, columns)))
+
+    inner, shapes = sizes[1], shapes_of(*sizes)
+    symbols = [tirx.Var(name, "int64") for name in ("rows", "inner", "columns")]
     operands = [numbers(seed + place, *each) for place, each in enumerate(zip(shapes, least, strict=True))]
 
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
@@ -58,8 +63,10 @@ def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
             return relax.op.matmul(left, right, out_dtype="int32")
         return relax.op.astype(builder.emit(transposed_product(left, right)), "int32")
 
-    after = narrow(module_of(build, *shapes), workload_of, bytes_too)
-    found = [workload for call in calls(after) if (workload := workload_of(call)) is not None]
+    module = module_of(build, *(shapes_of(*symbols) if varies else shapes))
+    with standing_for({str(symbol.name): size for symbol, size in zip(symbols, sizes, strict=True)}):
+        after = narrow(module, workload_of, bytes_too)
+        found = [workload for call in calls(after) if (workload := workload_of(call)) is not None]
     assert [(each.dtype, each.inner) for each in found if isinstance(each, BatchMatmul)] == [
         ("uint8", -(-inner // 4) * 4)
     ]

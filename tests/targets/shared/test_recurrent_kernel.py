@@ -41,7 +41,8 @@ def drawn(own: Recurrence) -> dict[str, NDArray[Any]]:
     rng = np.random.default_rng(0)
     found = {each.name: rng.uniform(-0.7, 0.7, shape_of(own, each)).astype(each.dtype) for each in own.parameters}
     if own.lengths:
-        found["lengths"] = rng.integers(0, own.steps + 1, own.batch).astype(np.int32)
+        # Those beyond what there is are limited by the kernel.
+        found["lengths"] = rng.integers(-2, own.steps + 3, own.batch).astype(np.int32)
     return found
 
 
@@ -55,7 +56,7 @@ def expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArr
     at, hidden = {name: values.astype(np.float64) for name, values in given.items()}, own.hidden
     y = np.zeros((own.steps, own.batch, own.directions, hidden))
     states, cells = at["initial_h"].copy(), at.get("initial_c", at["initial_h"]).copy()
-    lengths = given.get("lengths", np.full(own.batch, own.steps))
+    lengths = given.get("lengths", np.full(own.batch, own.steps)).clip(0, own.steps)
     for direction, is_backward in enumerate(own.backward):
         weights = at["recurrent"][direction].transpose(2, 0, 3, 1).reshape(own.gates, -1, hidden)[:, :hidden]
         for row in range(own.batch):

@@ -16,8 +16,10 @@ typedef struct {
   uint64_t offset;
 } kernel_tensor;
 
+enum argument_kind { NUMBER = 1, TENSOR = 7 };
+
 typedef struct {
-  int32_t kind; /* 7 is a tensor */
+  int32_t kind; /* of argument_kind */
   uint32_t unused;
   union {
     kernel_tensor* tensor;

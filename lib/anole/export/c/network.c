@@ -40,7 +40,10 @@ typedef struct {
 
 static inline int64_t min(int64_t one, int64_t other) { return one < other ? one : other; }
 static inline int64_t max(int64_t one, int64_t other) { return one > other ? one : other; }
+static inline int64_t floormod(int64_t one, int64_t other) { return (one % other + other) % other; }
+static inline int64_t floordiv(int64_t one, int64_t other) { return (one - floormod(one, other)) / other; }
 
+/* Arguments are the numbers of tensors, and from TENSORS on of ranges, whose sizes kernels get. */
 #include "tables.h"
 
 #define STATIC_THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
@@ -145,7 +148,7 @@ static void take_sizes(network_instance* instance, const int64_t* sizes) {
   set_extents(instance->sizes, instance->extents);
   for (int i = 0; i < ARGUMENTS; ++i)
     if (argument_rows[i] >= TENSORS)
-      instance->arguments[i] = (kernel_argument){1, 0, {.number = instance->sizes[argument_rows[i] - TENSORS]}};
+      instance->arguments[i] = (kernel_argument){NUMBER, 0, {.number = instance->sizes[argument_rows[i] - TENSORS]}};
 }
 
 /* Describes every operand; those that are inputs and outputs get their places when the network runs. */
@@ -161,7 +164,7 @@ static void describe_operands(network_instance* instance) {
                         NULL, 0};
   }
   for (int i = 0; i < ARGUMENTS; ++i)
-    if (argument_rows[i] < TENSORS) instance->arguments[i] = (kernel_argument){7, 0, {&instance->tensors[argument_rows[i]]}};
+    if (argument_rows[i] < TENSORS) instance->arguments[i] = (kernel_argument){TENSOR, 0, {&instance->tensors[argument_rows[i]]}};
   int64_t largest[NETWORK_RANGES + 1];
   for (int i = 0; i < NETWORK_RANGES; ++i) largest[i] = range_rows[i].most;
   take_sizes(instance, largest);
@@ -283,7 +286,7 @@ network_error network_resize(network_instance* instance, const int64_t sizes[]) 
 #endif
 
 const int64_t* network_output_shape(const network_instance* instance, int output) {
-  return instance->tensors[output_rows[output].tensor].shape;
+  return instance && output >= 0 && output < NETWORK_OUTPUTS ? instance->tensors[output_rows[output].tensor].shape : NULL;
 }
 
 void network_destroy(network_instance* instance) {

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from anole.errors import ExtractError
 from anole.extract.passes.bytes import bytes_of
 from anole.extract.passes.mutators import bindings, bound, extents, operator_of, rewritten, value_of, with_attrs
 from anole.extract.passes.normalize_products import is_transposed_product, operands_of, transposed_product
+from anole.targets.shared.symbols import is_number, largest
 
 Ranges = Sequence[tuple[int, int]]
 """The least and the greatest of some numbers, one pair for each zero point that these may have."""
@@ -86,7 +88,14 @@ def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
         return []
     data, other = operands_of(product)
     if is_transposed_product(product) or (weight := value_of(other)) is None:
-        return uniform_parts(extents(data)[-1], _most(data, values) * _most(other, values))
+        inner = data.ty.shape[-1]
+        parts = uniform_parts(largest(inner) or extents(data)[-1], _most(data, values) * _most(other, values))
+        if len(parts) > 1 and not is_number(inner):
+            raise ExtractError(
+                f"found a product of whole numbers of which up to {parts[-1].stop} are summed; where their number "
+                f"varies, at most {parts[0].stop} are exact in float32. Give fixed sizes, and a model for each"
+            )
+        return parts
     found = bytes_of(data, values)
     low = None if found is None else found.least - found.zero
     ranges = ANY_BYTE if low is None else ((low, low + MOST_BYTE),)

@@ -21,6 +21,7 @@ from anole.extract.passes.byte_products import WORD, multiply_bytes, pad
 from anole.extract.passes.bytes import CHOOSING, Bytes, bytes_of
 from anole.extract.passes.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
 from anole.extract.passes.normalize_products import operands_of
+from anole.targets.shared.symbols import largest
 from anole.task import BatchMatmul, Dense, Workload
 
 Narrowed = Callable[[Workload], Workload]
@@ -120,7 +121,8 @@ def _of_product(
 ) -> tuple[_Operand, ...]:
     """Returns both operands of a product of computed tensors that shall be one of bytes, or none."""
     left, right = (bytes_of(each, values) for each in operands_of(call))
-    if left is None or right is None or workload.inner > _MOST_SUMMED:
+    inner = operands_of(call)[0].ty.shape[-1]
+    if left is None or right is None or (largest(inner) or workload.inner) > _MOST_SUMMED:
         return ()
     if narrowed(_filled(replace(workload, exact=True))).dtype != "uint8":
         return ()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from math import prod
 from string import ascii_lowercase
+from typing import Any
 
 import tvm.ir._ffi_api
-from tvm import ir, relax, topi
+from tvm import ir, relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.mutators import bound, extents, operator_of, rewritten
@@ -24,7 +25,19 @@ def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
 
 
 def _legalize(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    return builder.call_te(topi.nn.batch_matmul, *call.args, out_dtype="int32")
+    return builder.call_te(_multiplied, *call.args)
+
+
+def _multiplied(left: te.Tensor, right: te.Tensor) -> te.Tensor:
+    """Returns the products of int32; TVM's own definition refuses extents that are equal expressions."""
+    *batch, rows, inner = left.shape
+    k = te.reduce_axis((0, inner), "k")
+
+    def point(*at: Any) -> Any:
+        *own, row, column = at
+        return te.sum(left[(*own, row, k)].astype("int32") * right[(*own, column, k)].astype("int32"), axis=k)
+
+    return te.compute((*batch, rows, right.shape[-2]), point, name="transposed_bytes")
 
 
 tvm.ir._ffi_api.RegisterOp(TRANSPOSED_BYTES, "The products of matrices of uint8 and of int8, which lie transposed.")

@@ -37,7 +37,7 @@ class Tiling:
         strands: parts of the batch that go through all steps on their own, with the same number of tiles. A state is
             quantised for the whole batch, which then is one part.
         parts: parts into which threads divide each step's tiles, instead of directions and strands; 1 for strands.
-            They divide the tiles of all directions, whatever the batch.
+            They divide the tiles of all directions; where the batch varies, those of a single tile of rows.
     """
 
     rows: int = 1
@@ -81,11 +81,11 @@ class _Kernel(RecurrentStep):
     def __init__(self, recurrence: Recurrence, tiling: Tiling, arguments: Arguments) -> None:
         super().__init__(recurrence, arguments)
         self._tiling = tiling
-        rows = tiling.rows * tiling.strands
-        self._tiles = (self._batch + rows - 1) // rows
-        self._rows = self._tiles * tiling.rows
-        self._has_surplus = not isinstance(self._batch, int) or self._rows * tiling.strands > self._batch
-        self._allocate((recurrence.directions, self._rows * tiling.strands, recurrence.padded))
+        at_once = tiling.rows * tiling.strands
+        self._tiles = (self._batch + at_once - 1) // at_once
+        self._rows_of_strand = self._tiles * tiling.rows
+        self._has_surplus = at_once > 1 and not (isinstance(self._batch, int) and self._batch % at_once == 0)
+        self._allocate((recurrence.directions, self._rows_of_strand * tiling.strands, recurrence.padded))
         self._groups = recurrence.blocks // tiling.blocks
 
     def write(self) -> None:
@@ -96,7 +96,7 @@ class _Kernel(RecurrentStep):
             self._write_strands()
 
     def _write_strands(self) -> None:
-        strands, rows = self._tiling.strands, self._rows
+        strands, rows = self._tiling.strands, self._rows_of_strand
         with T.parallel(0, self._own.directions * strands) as strand:
             direction, first_row = strand // strands, strand % strands * rows
             with T.serial(0, rows) as row, T.serial(0, self._own.padded) as unit:
@@ -113,7 +113,7 @@ class _Kernel(RecurrentStep):
                 self.end((direction, first_row + row, unit))
 
     def _write_shared(self) -> None:
-        own, rows, per_direction = self._own, self._rows, self._groups * self._tiles
+        own, rows, per_direction = self._own, self._rows_of_strand, self._groups * self._tiles
         n_tiles = own.directions * per_direction // self._tiling.parts
         with T.serial(0, own.directions * rows) as index, T.serial(0, own.padded) as unit:
             self.begin((index // rows, index % rows, unit))

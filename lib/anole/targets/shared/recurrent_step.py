@@ -217,8 +217,11 @@ class RecurrentStep(ABC):
 
     def _factor_at(self, step: Value, place: Place, gates: Sequence[int]) -> Value:
         """Returns what the recurrent weights of some gates are multiplied with."""
-        is_state = not self._has_factor or (self._resets_first and UPDATE in gates)
-        return self._state(step, place) if is_state else self._factor[self._slot(place)]
+        if not self._has_factor or (self._resets_first and UPDATE in gates):
+            return self._state(step, place)
+        direction, row, unit = place
+        # Only rows that there are have been quantised.
+        return self._factor[self._slot((direction, self._known(row) if self._own.quantized else row, unit))]
 
     def _start(self, step: Value, place: Place, gate: int) -> Value:
         """Returns what a gate's products are added to."""

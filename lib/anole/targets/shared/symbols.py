@@ -5,36 +5,57 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import count
+from itertools import count, product
 from math import isqrt
-from typing import Any
+from typing import Any, Protocol
 
 import tvm_ffi
 from tvm import relax, sym, tirx
 
+
+class Ends(Protocol):
+    """What is asked of a range of sizes; see `anole.declared.ranges.SizeRange`."""
+
+    @property
+    def least(self) -> int:
+        """The least size."""
+
+    @property
+    def small(self) -> int:
+        """The largest size that has the programs of the least one."""
+
+    @property
+    def most(self) -> int:
+        """The largest size."""
+
+
 _USUAL: ContextVar[Mapping[str, int]] = ContextVar("usual sizes")
-_SMALL: ContextVar[Mapping[str, int]] = ContextVar("the largest small sizes")
+_RANGES: ContextVar[Mapping[str, Ends]] = ContextVar("ranges")
 
 _COMPUTED = "anole.computed_extents"
 """The attribute of a function that tells what stands behind symbols with the text of an extent as name."""
 
 _OPERATORS = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
+_CALLS = {tirx.Min: "min", tirx.Max: "max", tirx.FloorDiv: "floordiv", tirx.FloorMod: "floormod"}
 
 
 @contextmanager
-def standing_for(sizes: Mapping[str, int], small: Mapping[str, int] | None = None) -> Iterator[None]:
-    """Lets sizes stand for the symbols of these names meanwhile, of which sizes up to others are small."""
-    tokens = [(_USUAL, _USUAL.set(sizes)), (_SMALL, _SMALL.set(small or {}))]
+def standing_for(sizes: Mapping[str, int], ranges: Mapping[str, Ends] | None = None) -> Iterator[None]:
+    """Lets sizes stand for the symbols of these names within the context, and tells their ranges if they are given."""
+    usual = _USUAL.set(sizes)
+    known = None if ranges is None else _RANGES.set(ranges)
     try:
         yield
     finally:
-        for variable, token in tokens:
-            variable.reset(token)
+        _USUAL.reset(usual)
+        if known is not None:
+            _RANGES.reset(known)
 
 
 def is_small(symbols: Sequence[tirx.Var]) -> Any:
-    """Returns the condition that all symbols are small sizes."""
-    return tirx.all(*(symbol <= _SMALL.get({}).get(str(symbol.name), 0) for symbol in symbols))
+    """Returns the condition that all symbols are small sizes of their ranges."""
+    ranges = _RANGES.get({})
+    return tirx.all(*(symbol <= ranges[str(symbol.name)].small for symbol in symbols))
 
 
 def is_known(symbol: tirx.Var) -> bool:
@@ -48,6 +69,17 @@ def usual(extent: Any) -> int | None:
         return int(extent)
     found = sym.Analyzer().simplify(tvm_ffi.structural_map(extent, (tirx.Var, _valued)))
     return int(found) if isinstance(found, tirx.IntImm) else None
+
+
+def largest(extent: Any) -> int | None:
+    """Returns the largest value of an extent at the ends of all ranges; None if it has other symbols."""
+    ranges = _RANGES.get({})
+    found = []
+    for ends in product(*((each.least, each.most) for each in ranges.values())):
+        with standing_for(dict(zip(ranges, ends, strict=True))):
+            found.append(usual(extent))
+    known = [value for value in found if value is not None]
+    return max(known) if len(known) == len(found) else None
 
 
 def is_number(extent: Any) -> bool:
@@ -65,25 +97,31 @@ def simplified(extent: Any) -> Any:
     return sym.Analyzer().simplify(extent)
 
 
-def text_of(extent: Any) -> str:
-    """Returns an extent as people write it, such as ``batch * 2``; TVM may write other names."""
+def text_of(extent: Any, calls: bool = False) -> str:
+    """Returns an extent as Python has it, such as ``batch * 2``; TVM changes some names where it prints them.
+
+    Args:
+        extent: the extent.
+        calls: whether quotients and remainders are calls of `floordiv` and `floormod`, for other languages.
+    """
     if isinstance(extent, (int, tirx.IntImm)):
         return str(int(extent))
     if isinstance(extent, tirx.Var):
         return str(extent.name)
-    if isinstance(extent, (tirx.Min, tirx.Max)):
-        name = "min" if isinstance(extent, tirx.Min) else "max"
-        return f"{name}({text_of(extent.a)}, {text_of(extent.b)})"
-    operator = _OPERATORS.get(type(extent))
-    if operator is None:
+    kind = type(extent)
+    if kind not in {**_OPERATORS, **_CALLS}:
         return str(extent)
-    parts = (f"({text_of(each)})" if type(each) in _OPERATORS else text_of(each) for each in (extent.a, extent.b))
-    return f" {operator} ".join(parts)
+    sides = (extent.a, extent.b)
+    texts = [text_of(each, calls) for each in sides]
+    if kind not in _OPERATORS or (calls and kind in _CALLS):
+        return f"{_CALLS[kind]}({', '.join(texts)})"
+    parts = (f"({text})" if type(each) in _OPERATORS else text for text, each in zip(texts, sides, strict=True))
+    return f" {_OPERATORS[kind]} ".join(parts)
 
 
-def varying_texts(shape: Iterable[Any]) -> tuple[str | None, ...] | None:
-    """Returns the extents of a shape that vary, as text, and None for all others; None if none does."""
-    texts = tuple(None if is_number(extent) else text_of(extent) for extent in shape)
+def varying_texts(shape: Iterable[Any], calls: bool = False) -> tuple[str | None, ...] | None:
+    """Returns the texts of the extents that vary, see `text_of`, and None for all others; None if none does."""
+    texts = tuple(None if is_number(extent) else text_of(extent, calls) for extent in shape)
     return texts if any(texts) else None
 
 
@@ -117,7 +155,7 @@ def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
 
 
 def in_plain_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tirx.PrimFunc:
-    """Returns what a function becomes if each extent of its parameters that is computed is a symbol meanwhile.
+    """Returns what a function becomes if, while it is changed, each computed extent of its parameters is a symbol.
 
     TVM cannot tell that there are at least ``batch * 4`` in ``(batch * 4 + 127) // 128 * 128``.
     """
@@ -141,21 +179,26 @@ def with_plain_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
     computed = _computed([param.ty for param in func.params])
     if not computed:
         return func
-    symbols = {text: tirx.Var(text, "int64") for text in computed}
+    symbols = _symbols_for(computed)
 
     def plain(each: Any) -> Any:
         return next((symbols[text] for text, own in computed.items() if tvm_ffi.structural_equal(own, each)), each)
 
-    found = tvm_ffi.structural_map(func, (tuple({type(extent) for extent in computed.values()}), plain))
+    kinds = tuple({type(extent) for extent in computed.values()})
+    found = tvm_ffi.structural_map(func, (kinds, plain), order="pre")
     return found.with_attr(_COMPUTED, computed)
 
 
 def plain_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
     """Returns tensor types with a symbol for each extent that is computed, and the extent of each such symbol."""
     computed = _computed(types)
-    symbols = {text: tirx.Var(text, "int64") for text in computed}
+    symbols = _symbols_for(computed)
     plain = [relax.TensorType([symbols.get(text_of(each), each) for each in ty.shape], ty.dtype) for ty in types]
     return plain, {symbol: computed[text] for text, symbol in symbols.items()}
+
+
+def _symbols_for(texts: Iterable[str]) -> dict[str, tirx.Var]:
+    return {text: tirx.Var(text, "int64") for text in texts}
 
 
 def _computed(types: Sequence[Any]) -> dict[str, Any]:
@@ -188,7 +231,7 @@ def of_usual_sizes(func: tirx.PrimFunc) -> tirx.PrimFunc:
     # A symbol that no extent is alone is a parameter, too.
     params = [param for param in func.params if not any(param.same_as(symbol) for symbol in symbols)]
     func = tirx.PrimFunc(params, func.body, attrs=func.attrs)
-    return tvm_ffi.structural_map(func, [(tirx.Var, value), (tuple(_OPERATORS), _folded)])
+    return tvm_ffi.structural_map(func, [(tirx.Var, value), (tuple({**_OPERATORS, **_CALLS}), _folded)])
 
 
 def _folded(operation: Any) -> Any:

@@ -123,7 +123,7 @@ def transformed(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
 
 
 def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te.Tensor) -> te.Tensor:
-    """Returns B^T d B of every tile, (points, points, *axes, in); tiles that fill up the last block are zero."""
+    """Returns B^T d B of every tile, (points, points, *axes, in); any beyond the last tile are zero or not computed."""
     top, left, _, _ = w.padding
     shape = (tiles.points, tiles.points, *tiles.axes, w.in_channels)
 

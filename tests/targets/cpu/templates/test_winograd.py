@@ -8,12 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import tvm
 from hypothesis import given
 from hypothesis import strategies as st
+from tvm import relax, tirx
+from tvm.runtime.vm import VirtualMachine
 
+from anole.compile.lower import Choice, lower
+from anole.declared.ranges import SizeRange
+from anole.extract.graph import workloads_of
+from anole.targets import get_target
 from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.winograd import WinogradTemplate
 from anole.targets.cpu.templates.winograd_space import winograd_space
+from anole.targets.shared.symbols import standing_for
 from anole.task import Conv2d
 
 from .cases import AVX2, SEEDS, UNIT, UNITS, drawn, error_of, tries, winograd
@@ -76,3 +87,35 @@ def test_every_tile_size_leaves_a_choice(workload: Conv2d, unit: VectorUnit, thr
     for size in space.knobs[0].values:
         assert space.rejection(draw(tile_size=size)) is None
     assert space.rejection(space.best_drawn) is None
+
+
+@pytest.mark.parametrize("order", ["fy", "yf"])
+@pytest.mark.parametrize("data_at", ["root", "parallel"])
+def test_what_is_beyond_the_last_image_is_left_out(order: str, data_at: str) -> None:
+    """One program for batches of 1 to 8, of which most end within a block of tiles."""
+    target = get_target(describe_cpu())
+    assert isinstance(target, CpuTarget)
+    n, weight = tirx.Var("n", "int64"), np.random.default_rng(0).standard_normal((3, 3, 16, 32)).astype(np.float32)
+    x, builder = relax.Var("x", relax.TensorType((n, 10, 10, 16), "float32")), relax.BlockBuilder()
+    with standing_for({"n": 4}, {"n": SizeRange(1, 8)}):
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                made = builder.emit_output(
+                    relax.op.nn.conv2d(x, relax.const(weight), padding=1, data_layout="NHWC", kernel_layout="HWIO")
+                )
+            builder.emit_func_output(made)
+        (workload,) = workloads_of(builder.get())
+        space = winograd_space(target.unit, 2, workload)
+        config = drawn(space, tile_size=4, parallel_order=order, data_at=data_at)
+        choice = Choice(WinogradTemplate(target.unit), config)
+        module, failures = lower(builder.get(), {workload: choice}, target.schedule_default)
+    assert not failures
+    with target.compiler_target() as compiler_target, tvm.transform.PassContext(config=dict(target.compiler_options)):
+        library = tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
+    machine = VirtualMachine(library, tvm.cpu())
+    for size in (1, 3, 4, 7, 8):
+        images = np.random.default_rng(size).standard_normal((size, 10, 10, 16)).astype(np.float32)
+        found = machine["main"](tvm.runtime.tensor(images)).numpy()
+        data, kernel = torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(weight).permute(3, 2, 0, 1)
+        expected = torch.conv2d(data, kernel, padding=1).permute(0, 2, 3, 1)
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)

@@ -30,8 +30,13 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
     have directions of their own, or rows if there are many; otherwise they share large steps.
     """
     sums = max(1, unit.registers * unit.lanes // (2 * LANES * recurrence.gates))
-    # To load a weight takes about as long as to multiply it with one row.
-    tiles, rows = min(((-(-recurrence.batch // n), n) for n in range(1, sums + 1)), key=lambda it: it[0] * (it[1] + 1))
+
+    def cost(rows: int) -> int:
+        """Returns the time of loads and products: to load a weight takes about as long as to multiply it once."""
+        return -(-recurrence.batch // rows) * (1 + rows)
+
+    rows = min(range(1, sums + 1), key=cost)
+    tiles = -(-recurrence.batch // rows)
     strands = next((n for n in range(1, threads + 1) if n * recurrence.directions % threads == 0), 1)
     products = recurrence.directions * recurrence.batch * recurrence.gates * recurrence.hidden**2
     if strands > 1:

@@ -146,7 +146,7 @@ def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tir
     return with_loop(func, loop, ended)
 
 
-def ending_early(
+def skipping_surplus(
     func: tirx.PrimFunc, outer: tirx.For, left: Callable[[Any], Any], steps: Mapping[tirx.For, int]
 ) -> tirx.PrimFunc:
     """Returns a function in which some loops inside another one do nothing from an iteration on.

@@ -72,7 +72,7 @@ class WinogradTemplate:
         data_tile = _schedule_data(sch, parallel if at_parallel else None, channel_lanes, points)
         func = nest.with_whole_vectors(anchor.scheduled(sch))
         if tiles is not None:
-            steps = {p_tile: config["tile_p"][1], tile: 1, **({data_tile: 1} if at_parallel else {})}
+            steps = {p_tile: config["tile_p"][1], tile: 1, **({data_tile: 1} if data_tile else {})}
             func = _without_surplus(func, sch, parallel, steps, tiles, config)
         if not config["prefetch_rc"]:
             return func
@@ -193,7 +193,7 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
 def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> Any:
     """Transforms the data of a parallel chunk inside it, or all data before the chunks if there is no such loop.
 
-    Returns the loop over tiles, which in the latter case is another one afterwards.
+    Returns the loop over a chunk's tiles; None if all data comes before the chunks.
     """
     block = sch.get_sblock("winograd_data")
     if parallel is not None:
@@ -217,7 +217,7 @@ def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) 
     sch.unroll(row)
     for loop in (vector, patch_vector):
         sch.vectorize(loop)
-    return tile
+    return None if parallel is None else tile
 
 
 def _without_surplus(
@@ -244,7 +244,7 @@ def _without_surplus(
         block = at % tiles.blocks if config["parallel_order"] == "fy" else at // config["tile_f"][0]
         return tiles.count - block * tiles.in_block
 
-    return nest.ending_early(func, chunk, left, {sch.get(loop): step for loop, step in steps.items()})
+    return nest.skipping_surplus(func, chunk, left, {sch.get(loop): step for loop, step in steps.items()})
 
 
 def _with_one_tile_loop(sch: s_tir.Schedule, block: SBlockRV, inside: int) -> list[Any]:

@@ -50,10 +50,10 @@ class _Kernel(RecurrentStep):
     def write(self) -> None:
         """Writes the whole kernel."""
         own = self._own
-        with T.thread_binding(0, own.directions * own.batch, thread="blockIdx.x") as index:
-            direction, row = index // own.batch, index % own.batch
+        with T.thread_binding(0, own.directions * self._batch, thread="blockIdx.x") as index:
+            direction, row = index // self._batch, index % self._batch
             self._each_unit(lambda unit: self.begin((direction, row, unit)))
-            with T.serial(0, own.steps) as step:
+            with T.serial(0, self._steps) as step:
                 for part in self.parts():
                     self._each_unit(partial(part, step, direction, row))
             self._each_unit(lambda unit: self._end((direction, row, unit)))
