@@ -163,13 +163,14 @@ def tables_text(network: Network) -> str:
             "/* Computes the extents that vary. */",
             "static void set_extents(const int64_t* sizes, int64_t* extents) {",
             "  (void)sizes, (void)extents;",
-            *_extent_lines(network),
+            *extent_lines(network),
             "}\n",
         ]
     )
 
 
-def _extent_lines(network: Network) -> Iterator[str]:
+def extent_lines(network: Network) -> Iterator[str]:
+    """Yields the statements that compute the extents that vary from the sizes; raises ExportError for strange ones."""
     varying = [text for operand in network.operands for text in operand.varying or (None,) * len(operand.shape)]
     sizes = {name: f"sizes[{number}]" for number, name in enumerate(network.ranges)}
     # A range may have the name of a function.
