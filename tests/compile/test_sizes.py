@@ -106,6 +106,19 @@ def test_narrow_numbers_are_multiplied_at_all_sizes(name: str, project: Path) ->
             assert np.linalg.norm(found - expected) < 0.05 * np.linalg.norm(expected)
 
 
+def test_weights_of_few_bits_serve_a_range(project: Path) -> None:
+    build = compiled(
+        spec("perceptron", [{"n": "1..8"}, 64]), project / "net", get_target(describe_cpu(weights="int8"))
+    )
+    assert {kernel.weights for kernel in build.kernels or () if kernel.task} == {"int8"}
+    network = make_network(spec("perceptron", [2, 64]))
+    for size in (1, 3, 8):
+        array = np.random.default_rng(size).standard_normal((size, 64), np.float32)
+        (found,) = run(project / "net", array)
+        expected = network(torch.from_numpy(array)).detach().numpy()
+        assert np.linalg.norm(found - expected) < 0.02 * np.linalg.norm(expected)
+
+
 class Drawn(CalibrationDataReader):
     """Random inputs for finding the ranges of a file."""
 

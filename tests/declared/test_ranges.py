@@ -50,9 +50,6 @@ def test_an_extent_may_be_a_range_and_the_entry_is_read_back() -> None:
     assert ModelSpec.from_json("net", onnx.to_json()) == onnx
 
 
-VARYING, NARROW = [{"batch": "1..4"}, 3], "found net with the range batch: 1..4; only targets"
-
-
 def test_inputs_share_a_name_only_with_its_range() -> None:
     mapping = spec([{"batch": "1..4"}, 3])
     mapping["models"]["net"]["inputs"]["y"] = [{"batch": "1..4"}]
@@ -81,7 +78,6 @@ def test_inputs_share_a_name_only_with_its_range() -> None:
             spec([{"batch": "1..4"}, 3], kind="vta"),
             "builds[0].model: found net with the range batch: 1..4; only targets",
         ),
-        (spec(VARYING, weights="int4"), f"builds[0].model: {NARROW}"),
     ],
 )
 def test_mistakes_are_told_with_their_place(mapping: dict[str, Any], message: str) -> None:

@@ -271,11 +271,11 @@ def _build(
     entry = node.mapping(required=("model", "target"))
     model = entry["model"].choice(models, "one of the models")
     target = entry["target"].choice(targets, "one of the targets")
-    if models[model].ranges and not get_kind(targets[target].kind).serves_ranges(targets[target].settings):
+    if models[model].ranges and not get_kind(targets[target].kind).serves_ranges:
         shown = ", ".join(f"{symbol}: {each}" for symbol, each in models[model].ranges.items())
         raise entry["model"].error(
-            f"found {model} with the range {shown}; only targets of kind cpu without `weights` serve ranges. "
-            "Give fixed sizes, and a model for each"
+            f"found {model} with the range {shown}; only targets of kind cpu serve ranges. Give fixed sizes, and a "
+            "model for each"
         )
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
     tuning = {**defaults, **_tuning(own)}

@@ -67,7 +67,7 @@ class Kind:
         sections: the sections that it adds to the report, each an `anole.report.pages.figure.Section` as
             ``module:object``.
         exploration: how its hardware is explored, if that can be searched.
-        serves_ranges: tells of a target's settings whether one build serves ranges of sizes (``{batch: 1..16}``).
+        serves_ranges: whether one build serves ranges of sizes (``{batch: 1..16}``).
     """
 
     keys: tuple[str, ...]
@@ -82,7 +82,7 @@ class Kind:
     commands: Mapping[str, str] = field(default_factory=dict, hash=False)
     sections: tuple[str, ...] = ()
     exploration: Exploration | None = None
-    serves_ranges: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    serves_ranges: bool = False
 
 
 def read_space(entry: Mapping[str, Node]) -> None:

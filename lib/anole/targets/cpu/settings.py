@@ -157,5 +157,5 @@ KIND = Kind(
     measurable_elsewhere=True,
     observable=True,
     inventory=_inventory,
-    serves_ranges=lambda settings: "weights" not in settings,
+    serves_ranges=True,
 )
