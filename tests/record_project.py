@@ -16,6 +16,7 @@ from anole.documents.evaluation import (
     KernelProfile,
     Latency,
     LoadLatency,
+    SizesLatency,
     read_evaluation,
     write_evaluation,
 )
@@ -64,6 +65,7 @@ builds:
 """
 """A models.yaml; its project has the files tiny.py and words.onnx."""
 
+SIZES = ({"batch": 1, "tokens": 16}, {"batch": 8, "tokens": 16})
 LOADS = tuple(
     LoadLatency(engine, neighbours, p50_s, p95_s, p99_s, runs, rounds=6, start_s=1.5)
     for engine, neighbours, p50_s, p95_s, p99_s, runs in (
@@ -226,6 +228,7 @@ class Project:
         created_at: str = "2026-11-21T12:00:00.000Z",
         output_variation: float | None = None,
         loads: tuple[LoadLatency, ...] | None = None,
+        sizes: Sequence[Mapping[str, int]] | None = None,
         kernels: KernelProfile | None = None,
         precision: str = "float32",
     ) -> Path:
@@ -250,7 +253,9 @@ class Project:
         versions = {"torch": "2.15.0"}
         measured = tuple(latencies)
         evaluation = Evaluation(build, created_at, 2, {"cpu": "EPYC"}, versions, 0.9, measured, precision=precision)
-        write_evaluation(path, replace(evaluation, load_latencies=loads, kernel_profile=kernels))
+        others = None if sizes is None else tuple(SizesLatency(each, measured) for each in sizes)
+        measurements = {"load_latencies": loads, "kernel_profile": kernels, "sizes_latencies": others}
+        write_evaluation(path, replace(evaluation, **measurements))
         return path
 
     def fill(self) -> None:
@@ -267,7 +272,7 @@ class Project:
         tried = [tried_of(2e-3, 2.2e-3), tried_of(2.1e-3, 1.9e-3, chosen=True), tried_of(3e-3, None)]
         self.compile("resnet18", [(CONV, 4, runs[CONV.key]), (DENSE, 1, None)], refined={CONV.key: tried})
         self.compile("resnet34", [(CONV, 6, runs[CONV.key]), (WIDE, 2, runs[WIDE.key]), (DENSE, 1, None)])
-        self.evaluate("resnet18-cpu", loads=LOADS, kernels=KERNELS)
+        self.evaluate("resnet18-cpu", loads=LOADS, kernels=KERNELS, sizes=SIZES)
         self.evaluate("resnet34-cpu")
 
     def merge(self, shards: Path | None = None, database: Path | None = None) -> Merged:

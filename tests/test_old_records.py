@@ -155,7 +155,7 @@ ADDED += ("reference_sensitivity", "nearby_error", "averaged_error", "averaged_d
 ADDED += ("narrow_error", "rounded_error", "precision", "reference_precision")
 """The columns that later versions added."""
 
-ADDED_TABLES = ("load_latency", "kernel_profile", "kernel_latency")
+ADDED_TABLES = ("size_latency", "load_latency", "kernel_profile", "kernel_latency")
 
 
 def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:

@@ -107,9 +107,7 @@ def test_narrow_numbers_are_multiplied_at_all_sizes(name: str, project: Path) ->
 
 
 def test_weights_of_few_bits_serve_a_range(project: Path) -> None:
-    build = compiled(
-        spec("perceptron", [{"n": "1..8"}, 64]), project / "net", get_target(describe_cpu(weights="int8"))
-    )
+    build = compiled(spec("perceptron", [{"n": "1..8"}, 64]), project / "net", get_target(describe_cpu(weights="int8")))
     assert {kernel.weights for kernel in build.kernels or () if kernel.task} == {"int8"}
     network = make_network(spec("perceptron", [2, 64]))
     for size in (1, 3, 8):

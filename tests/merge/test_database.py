@@ -81,6 +81,7 @@ def test_documents_are_told_in_full(project) -> None:
     evaluation = read_evaluation(project.folder / "work/evaluations/resnet18-cpu.json")
     profile = evaluation.kernel_profile
     loads = sorted(evaluation.load_latencies, key=lambda load: (load.neighbours, load.engine))
+    at_sizes = [latency for each in evaluation.sizes_latencies for latency in each.latencies]
     of_build = "where build = 'resnet18-cpu' order by"
     for sql, records in [
         ("select * from model where name = 'resnet34'", [manifest]),
@@ -90,6 +91,8 @@ def test_documents_are_told_in_full(project) -> None:
         (f"select * from refinement {of_build} number", build.tasks[0].refined),
         (f"select * from evaluation {of_build} reference desc", evaluation.latencies),
         (f"select * from evaluation {of_build} reference", [evaluation] * 2),
+        ("select * from size_latency order by sizes, reference desc", at_sizes),
+        ("select * from size_latency order by sizes", [each for each in evaluation.sizes_latencies for _ in range(2)]),
         ("select * from load_latency order by neighbours, engine", loads),
         ("select * from load_latency", [evaluation] * len(loads)),
         ("select * from kernel_profile", [profile]),

@@ -18,6 +18,7 @@ from anole.plain import to_plain
 from ..record_project import execute
 
 OLDER = (
+    "drop table size_latency",
     "alter table kernel_latency drop column peak_flop_per_s",
     "alter table evaluation drop column speedup_low; alter table evaluation drop column speedup_high",
     "alter table load_latency drop column start_s; drop table kernel_profile; drop table kernel_latency",
@@ -34,7 +35,7 @@ OLDER = (
 )
 """What takes a database back, one version after the other, until the first."""
 
-LOST = {"load_latency", "kernel_profile", "kernel_latency", "refinement", "space", "warm_start"}
+LOST = {"size_latency", "load_latency", "kernel_profile", "kernel_latency", "refinement", "space", "warm_start"}
 
 
 def age(database: Path, n_back: int) -> None:

@@ -26,7 +26,7 @@ from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
 
 OF_BUILDS = ("build", "build_task", "refinement")
-OF_EVALUATIONS = ("evaluation", "load_latency", "kernel_profile", "kernel_latency")
+OF_EVALUATIONS = ("evaluation", "size_latency", "load_latency", "kernel_profile", "kernel_latency")
 """The tables with what a build and its evaluation tell."""
 
 _STORED = frozenset({str, int, float, type(None)})
@@ -109,11 +109,16 @@ def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) 
     place, times = {"build": evaluation.build}, {"build": evaluation.build, "created_at": evaluation.created_at}
     share, profile = {"coverage_flop_share": evaluation.coverage_share}, evaluation.kernel_profile
     latencies = (_row_of("evaluation", evaluation, **share, **to_plain(each)) for each in evaluation.latencies)
+    at_sizes = (
+        _row_of("size_latency", each, sizes=own.sizes, **times)
+        for own in evaluation.sizes_latencies or ()
+        for each in own.latencies
+    )
     loads = (_row_of("load_latency", each, **times) for each in evaluation.load_latencies or ())
     profiles = () if profile is None else (_row_of("kernel_profile", profile, **times),)
     numbered = enumerate(() if profile is None else profile.kernels)
     kernels = (_row_of("kernel_latency", kernel, **place, number=number) for number, kernel in numbered)
-    for table, rows in zip(OF_EVALUATIONS, (latencies, loads, profiles, kernels), strict=True):
+    for table, rows in zip(OF_EVALUATIONS, (latencies, at_sizes, loads, profiles, kernels), strict=True):
         _replace(db, table, place, rows)
 
 

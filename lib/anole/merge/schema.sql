@@ -1,7 +1,7 @@
 -- The tables of the database and their indexes; the columns of a key come first. Whoever changes them raises the
 -- version; the next merge makes the database anew, and carries over what has no file.
 
-pragma user_version = 2;
+pragma user_version = 3;
 
 create table task (
     key text primary key,
@@ -186,6 +186,19 @@ create table evaluation (
     versions text not null check (json_valid(versions)),
     created_at text not null,
     primary key (build, reference)
+) strict;
+
+create table size_latency (
+    build text not null references build (name),
+    sizes text not null check (json_valid(sizes)),
+    reference text not null,
+    latency_s real not null,
+    reference_latency_s real not null,
+    speedup real not null,
+    relative_error real not null,
+    rounds integer,
+    created_at text not null,
+    primary key (build, sizes, reference)
 ) strict;
 
 create table load_latency (

@@ -42,6 +42,7 @@ _SHOWN: Mapping[str, Mapping[str, Any]] = {
     "model": {"label_column": "name"},
     "model_task": {"facets": ["model", "target"]},
     "evaluation": {"facets": ["reference"], "sort_desc": "speedup"},
+    "size_latency": {"facets": ["reference"]},
     "load_latency": {"facets": ["engine", "neighbours"]},
     "best_trial": {"facets": ["preset", "confirmed"], "sort_desc": "gflops"},
     "best_of_run": {"facets": ["preset", "confirmed"], "sort_desc": "gflops"},

@@ -21,7 +21,10 @@ from anole.targets import usable_kinds
 from anole.targets.base import named_object
 from anole.words import counted, named_few, times
 
-_DEPLOYMENT = ("speedup", "build_sizes", "latency_under_load", "slowest_kernels", "roofline", "untuned_layers")
+_DEPLOYMENT = (
+    *("speedup", "latency_by_size", "build_sizes", "latency_under_load"),
+    *("slowest_kernels", "roofline", "untuned_layers"),
+)
 _RESEARCH = ("best_over_trials", "best_over_seconds", "preset_costs")
 _MORE_RESEARCH = ("trial_outcomes", "failures_by_reason", "batch_sizes", "rank_correlations")
 
