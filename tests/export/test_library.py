@@ -44,6 +44,13 @@ def test_batches_and_lengths_may_vary_in_c(name: str, export: Export, caplog: py
     assert len(compared) == 1 + len(checked_sizes(RANGED[name].ranges))
 
 
+def test_inputs_that_disagree_about_a_size_are_refused(export: Export) -> None:
+    python = export("masked", levels=("tuned",)).python()
+    told = r"input mask: found shape \(3, 9\); expected \('n', 'tokens'\) with {'n': 2, 'tokens': 9}"
+    with python.Network() as network, pytest.raises(ValueError, match=told):
+        network(np.zeros((2, 9, 32), np.float32), np.zeros((3, 9), np.float32))
+
+
 RESIZED = """
 #include <stdio.h>
 #include "network.h"
@@ -51,6 +58,8 @@ static unsigned char input[NETWORK_INPUT_0_BYTES], first[NETWORK_OUTPUT_0_BYTES]
 int main(void) {
   network_instance* instance;
   if (network_create(&instance, NULL)) return 1;
+  if (network_output_shape(NULL, 0) || network_output_shape(instance, -1)) return 1;
+  if (network_output_shape(instance, NETWORK_OUTPUTS)) return 1;
   for (int64_t size = 0; size < 6; size += 3) {
     network_error error = network_resize(instance, &size);
     printf("%s: %d\\n", network_error_text(error), (int)network_output_shape(instance, 0)[0]);

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
+import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
+from anole.declared.ranges import SizeRange
+from anole.errors import ExtractError
 from anole.extract.graph import workload_of
+from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.narrow import narrow
 from anole.extract.passes.normalize_products import transposed_product
 from anole.targets.shared.symbols import standing_for
@@ -78,12 +83,28 @@ def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
     np.testing.assert_array_equal(run(after, *operands), expected)
 
 
-def test_sums_beyond_int32_stay_in_float32() -> None:
-    """More than 33,025 products of 255 and 255."""
-
+def product_of_bytes(inner: Any) -> tvm.IRModule:
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-        return relax.op.matmul(centred(builder, x, 0, 0), centred(builder, y, 0, 0))
+        return relax.op.matmul(centred(builder, x, 0, 0), centred(builder, y, 0, 0), out_dtype="int32")
 
-    for inner, dtype in ((33_025, "uint8"), (33_026, "float32")):
-        after = narrow(module_of(build, (1, inner), (inner, 1)), workload_of, bytes_too)
-        assert [each.dtype for call in calls(after) if (each := workload_of(call))] == [dtype]
+    return module_of(build, (1, inner), (inner, 1))
+
+
+@pytest.mark.parametrize(("most", "dtype"), [(33_025, "uint8"), (33_026, "float32")])
+def test_sums_beyond_int32_stay_in_float32(most: int, dtype: str) -> None:
+    """More than 33,025 products of 255 and 255; if their number varies, the largest one decides."""
+    inner = tirx.Var("inner", "int64")
+    for module, ranges in ((product_of_bytes(most), {}), (product_of_bytes(inner), {"inner": SizeRange(1, most)})):
+        with standing_for(dict.fromkeys(ranges, 8), ranges):
+            after = narrow(module, workload_of, bytes_too)
+            assert [each.dtype for call in calls(after) if (each := workload_of(call))] == [dtype]
+
+
+def test_sums_that_vary_are_refused_where_float32_is_not_exact() -> None:
+    """They cannot be cut at numbers; a product is at most 255 * 255, and 258 of them are exact."""
+    module = product_of_bytes(tirx.Var("inner", "int64"))
+    with standing_for({"inner": 8}, {"inner": SizeRange(1, 258)}):
+        assert split_sums(module) is module
+    told = r"up to 259 are summed; .* at most 258 are exact in float32"
+    with standing_for({"inner": 8}, {"inner": SizeRange(1, 259)}), pytest.raises(ExtractError, match=told):
+        split_sums(module)

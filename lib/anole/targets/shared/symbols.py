@@ -42,14 +42,13 @@ _CALLS = {tirx.Min: "min", tirx.Max: "max", tirx.FloorDiv: "floordiv", tirx.Floo
 @contextmanager
 def standing_for(sizes: Mapping[str, int], ranges: Mapping[str, Ends] | None = None) -> Iterator[None]:
     """Lets sizes stand for the symbols of these names within the context, and tells their ranges if they are given."""
-    usual = _USUAL.set(sizes)
-    known = None if ranges is None else _RANGES.set(ranges)
+    former, former_ranges = _USUAL.set(sizes), None if ranges is None else _RANGES.set(ranges)
     try:
         yield
     finally:
-        _USUAL.reset(usual)
-        if known is not None:
-            _RANGES.reset(known)
+        _USUAL.reset(former)
+        if former_ranges is not None:
+            _RANGES.reset(former_ranges)
 
 
 def is_small(symbols: Sequence[tirx.Var]) -> Any:
