@@ -14,7 +14,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from anole.compile.lower import Choice, anchored, lower
+from anole.compile.lower import Choice, PackedWeights, lower
+from anole.compile.passes.kernel_calls import anchored
 from anole.extract.graph import find_layers, narrowed_for
 from anole.space import ALGORITHM
 from anole.targets import get_target
@@ -161,6 +162,19 @@ def test_what_a_template_cannot_schedule_gets_the_default(network: Callable[[str
     module, failures = lower(net.imported.module, stubborn, net.target.schedule_default)
     assert failures == dict.fromkeys(net.tasks, "ValueError: not with this epilogue")
     net.check(run(net, module))
+
+
+def test_a_second_lowering_packs_no_weight_again_and_schedules_only_what_it_should(
+    network: Callable[[str], Any],
+) -> None:
+    net = network("residual")
+    choices, packed = {workload: by_default(net.target, workload) for workload in net.tasks}, PackedWeights()
+    lower(net.imported.module, choices, net.target.schedule_default, packed)
+    before, (one, *_) = dict(packed), net.tasks
+    module, _ = lower(net.imported.module, choices, net.target.schedule_default, packed, only=[one])
+    assert before
+    assert packed == before
+    assert {anchored(func) for func in functions(module).values()} == {None, one}
 
 
 def test_narrow_numbers_are_rounded_where_they_are_computed(network: Callable[[str], Any]) -> None:

@@ -188,6 +188,7 @@ def test_a_network_that_does_not_follow_its_sizes_is_refused(project: Path) -> N
     for name, problem in {
         "counted": "1 operators at batch 2|operators at",
         "scaled": "computes with",
+        "even": "a size is 2, 2, 6 at batch 2; batch 3; batch 6",
         "lstm": r"found steps = batch \* 2 of a recurrent layer",
     }.items():
         with pytest.raises(
@@ -235,6 +236,10 @@ class Scaled(nn.Module):
     def forward(self, x):
         return x * torch.full((4,), x.shape[0] ** 0.5)
 
+class Even(nn.Module):
+    def forward(self, x):
+        return torch.exp(x[: x.shape[0] // 2 * 2])
+
 class Lstm(nn.Module):
     def __init__(self):
         super().__init__()
@@ -243,5 +248,5 @@ class Lstm(nn.Module):
     def forward(self, x):
         return self.layer(torch.cat([x, x])[:, None])[0]
 
-counted, scaled, lstm = Counted, Scaled, Lstm
+counted, scaled, even, lstm = Counted, Scaled, Even, Lstm
 """

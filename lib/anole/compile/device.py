@@ -15,10 +15,10 @@ from tvm import ir, relax, tirx
 from tvm.ir.instrument import pass_instrument
 
 from anole.compile.folder import write_library
-from anole.compile.lower import Choice, anchored, lower
+from anole.compile.lower import Choice, PackedWeights, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.compile.passes.concat import WRITTEN_BYTES
-from anole.compile.passes.kernel_calls import calls_of, size_bytes
+from anole.compile.passes.kernel_calls import anchored, calls_of, size_bytes
 from anole.compile.passes.small_sizes import SMALL_WEIGHTS, with_small_sizes
 from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
@@ -73,10 +73,12 @@ def _lower_for_ranges(
     choices = {
         workload: replace(choice, config=target.spread(workload, choice.config)) for workload, choice in choices.items()
     }
-    module, failures = lower(network.imported.module, choices, target.schedule_default)
+    packed: PackedWeights = {}
+    module, failures = lower(network.imported.module, choices, target.schedule_default, packed)
     if small := _small_choices(network, target, choices):
-        others, failed = lower(network.imported.module, {**choices, **small}, target.schedule_default)
-        if failed == failures:
+        both = {**choices, **small}
+        others, failed = lower(network.imported.module, both, target.schedule_default, packed, only=small)
+        if failures.keys().isdisjoint(small) and not failed:
             module = with_small_sizes(module, others)
     return module, failures
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from anole.compile.passes.concat import legalize_concat, write_slices
 from anole.compile.passes.elementwise import fast_math_map, legalize_add
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.group_norm import legalize_group_norm
-from anole.compile.passes.kernel_calls import Pattern
+from anole.compile.passes.kernel_calls import WORKLOAD, Pattern
 from anole.compile.passes.reshape import legalize_reshape
 from anole.compile.passes.resize import legalize_resize
 from anole.compile.passes.views import mean_before_permuting, permute_before_enlarging, simplify_views
@@ -27,12 +27,12 @@ from anole.extract.passes.weight_only import WEIGHT_ONLY
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
-from anole.targets.shared.nodes import blocks_of, with_values
+from anole.targets.shared.nodes import blocks_of, collect, with_values
 from anole.targets.shared.symbols import in_plain_extents, plain_types, symbols_of, unbound_symbols
 from anole.task import BatchMatmul, Workload, sum_dtype, workload_from_json, workload_to_json
 
-_WORKLOAD = "anole.workload"
-"""The attribute of an anchor's block, and of the function around it, that holds the workload as JSON."""
+PackedWeights = dict[tuple[ir.GenericConst, Workload, str], ir.GenericConst]
+"""Weights that were packed before, by the constant, its workload and the config as JSON."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,20 @@ def lower(
     module: tvm.IRModule,
     choices: Mapping[Workload, Choice],
     schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
+    packed: PackedWeights | None = None,
+    only: Collection[Workload] | None = None,
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
     """Returns the module with all functions scheduled, weights packed, and epilogues fused into the anchors.
 
     The module is in normal form, see `anole.extract.graph.normalize`. Functions without an anchor have the default
     schedule. So have workloads that their template could not schedule in this network; these are returned, too, with
     the reason. Buffers between the kernels of one function are planned together with the network's tensors.
+
+    Weights are taken from `packed`, to which new ones are added. Given `only`, the functions without an anchor of these
+    workloads are left as they are.
     """
     transform = relax.transform
-    anchor = _Legalizer(choices)
+    anchor = _Legalizer(choices, packed)
     products = ("relax.matmul", "relax.einsum", TRANSPOSED_BYTES, WEIGHT_ONLY)
     anchors = dict.fromkeys(("relax.nn.conv2d", *products), anchor)
     others = {
@@ -85,25 +90,26 @@ def lower(
     failures: dict[Workload, str] = {}
     functions = [(variable, func) for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)]
     for variable, func in functions:
-        scheduled = _schedule(func, choices, schedule_default, failures)
-        # TVM's own pipelines fuse again, and must leave alone what was fused and scheduled here.
-        module.update_func(variable, scheduled.with_attr("op_pattern", int(Pattern.OPAQUE)))
+        workload = _recorded_in_blocks(func)
+        if only is None or workload in only:
+            scheduled = _schedule(func, workload, choices, schedule_default, failures)
+            # TVM's own pipelines fuse again, and must leave alone what was fused and scheduled here.
+            module.update_func(variable, scheduled.with_attr("op_pattern", int(Pattern.OPAQUE)))
     return lift_workspaces(module), failures
 
 
 def _schedule(
     func: tirx.PrimFunc,
+    workload: Workload | None,
     choices: Mapping[Workload, Choice],
     schedule_default: Callable[[tirx.PrimFunc], tirx.PrimFunc],
     failures: dict[Workload, str],
 ) -> tirx.PrimFunc:
-    text = _recorded_in_blocks(func)
-    if text is None:
+    if workload is None:
         # TVM replaces what only reshapes by no kernel at all, unless a schedule has conditions.
         only_reshapes = bool(symbols_of(func)) and relax.analysis.has_reshape_pattern(func)
         return func if only_reshapes else schedule_default(func)
-    func = func.with_attr(_WORKLOAD, text)
-    workload = workload_from_json(json.loads(text))
+    func = func.with_attr(WORKLOAD, _text(workload))
     choice = choices[workload]
     try:
         return in_plain_extents(func, lambda plain: choice.template.schedule(plain, workload, choice.config))
@@ -113,27 +119,21 @@ def _schedule(
         return schedule_default(func)
 
 
-def _recorded_in_blocks(func: tirx.PrimFunc) -> str | None:
-    """Returns the workload of the anchor within a function as text."""
-    # A kernel that TVM wrote as one piece has no block for the root; it holds no anchor.
-    if func.body.block.name_hint != "root":
-        return None
-    schedule = s_tir.Schedule(func)
-    texts = (schedule.get(rv).annotations.get(_WORKLOAD) for rv in blocks_of(schedule))
-    return next((str(text) for text in texts if text is not None), None)
+def _recorded_in_blocks(func: tirx.PrimFunc) -> Workload | None:
+    """Returns the workload of the anchor within a function."""
+    texts = (block.annotations.get(WORKLOAD) for block in collect(func.body, s_tir.SBlock))
+    return next((workload_from_json(json.loads(str(text))) for text in texts if text is not None), None)
 
 
-def anchored(func: tirx.PrimFunc) -> Workload | None:
-    """Returns the workload of the anchor in a function of a lowered module, if it has one."""
-    text = func.attrs.get(_WORKLOAD) if func.attrs else None
-    return None if text is None else workload_from_json(json.loads(str(text)))
+def _text(workload: Workload) -> str:
+    return canonical_json(workload_to_json(workload))
 
 
 class _Legalizer:
     """Replaces anchor operators by calls of their template's definition, on a constant weight packed here."""
 
-    def __init__(self, choices: Mapping[Workload, Choice]) -> None:
-        self._choices = choices
+    def __init__(self, choices: Mapping[Workload, Choice], packed: PackedWeights | None) -> None:
+        self._choices, self._packed = choices, {} if packed is None else packed
 
     def __call__(self, bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         workload = workload_of(call)
@@ -142,13 +142,20 @@ class _Legalizer:
         choice = self._choices[workload]
         data, weight = operands_of(call)
         if workload.constant_weight:
-            weight = relax.const(choice.template.pack_weight(workload, choice.config, weight.value.numpy()))
+            weight = self._pack(weight, workload, choice)
         # What no extent alone is has to be given, too.
         given = unbound_symbols([data.ty, weight.ty, call.ty])
         func = bb.add_func(_definition(choice, workload, [data.ty, weight.ty, call.ty], given), workload.operator)
         summed, dtype = sum_dtype(workload.dtype), str(call.ty.dtype)
         result = relax.call_tir(func, [data, weight, *given], relax.TensorType(call.ty.shape, summed))
         return result if dtype == summed else bb.call_te(topi.cast, bb.emit(result), dtype)
+
+    def _pack(self, weight: ir.GenericConst, workload: Workload, choice: Choice) -> ir.GenericConst:
+        key = weight, workload, canonical_json(choice.config)
+        if key not in self._packed:
+            packed = choice.template.pack_weight(workload, choice.config, weight.value.numpy())
+            self._packed[key] = relax.const(packed)
+        return self._packed[key]
 
 
 def _of_all_sizes(workload: Workload, data_ty: Any, result_ty: Any) -> Workload:
@@ -169,6 +176,6 @@ def _definition(choice: Choice, workload: Workload, types: Sequence[Any], given:
     schedule = s_tir.Schedule(te.create_prim_func([data, packed, *given, result], "int64"))
     for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:
-            schedule.annotate(rv, _WORKLOAD, canonical_json(workload_to_json(workload)))
+            schedule.annotate(rv, WORKLOAD, _text(workload))
     func = with_values(schedule.mod["main"], own)
     return func.without_attr("global_symbol").with_attr("op_pattern", int(Pattern.ANCHOR))

@@ -40,10 +40,13 @@ class SizeRange:
 
     @property
     def samples(self) -> tuple[int, int, int]:
-        """Three sizes above 1, from which the network of every other size follows; the first is the usual one."""
-        above = [size for size in (self.usual + 1, self.most, self.most - 1) if size > self.usual]
-        first, second, *_ = dict.fromkeys([*above, self.most + 1, self.most + 2])
-        return self.usual, first, second
+        """Three sizes above 1, from which the network of every other size follows: the usual, a small, and the largest.
+
+        The small one is odd, unlike most usual ones, so that what follows the size in steps shows.
+        """
+        small = max(self.least, 2) | 1
+        small += small == self.usual
+        return self.usual, small, max(self.most, self.usual + 1, small + 1)
 
     @property
     def checked(self) -> tuple[int, ...]:

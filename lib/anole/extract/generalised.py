@@ -1,14 +1,15 @@
 """One network for all sizes of a range, made from the networks of a few: what differs between them follows the sizes.
 
 A model is imported at fixed sizes, as every other model, so that each pass may compute with numbers. In normal form,
-the networks of two sizes next to each other differ in numbers alone, which are sums of products of the sizes. Another
-network, at other sizes, has to agree, or the model is refused.
+the networks of two sizes differ in numbers alone, which are sums of products of the sizes. Another network, at the
+largest sizes, has to agree, or the model is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
 from itertools import combinations, product
 from operator import mul
@@ -92,15 +93,9 @@ def _varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorI
 
 
 def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
-    """Yields sizes: each range's usual one or the next, in all combinations, then the least of all, and the third.
-
-    At size 1, axes are as if they were broadcast, so the least is 2 or more.
-    """
+    """Yields sizes: the usual and the small one of each range, in all combinations, and then the largest of all."""
     for choice in product(*(each.samples[:2] for each in model.ranges.values())):
         yield dict(zip(model.ranges, choice, strict=True))
-    least = {name: max(each.least, 2) for name, each in model.ranges.items()}
-    if least != model.sizes():
-        yield least
     yield {name: each.samples[2] for name, each in model.ranges.items()}
 
 
@@ -108,8 +103,8 @@ class _Joiner:
     """Walks several networks together and builds the one of all sizes.
 
     Attributes:
-        samples: the sizes of each network; the first ones are the corners of a box, whose sides are 1, and the last one
-            has the largest sizes.
+        samples: the sizes of each network; the first ones are the corners of a box, and the last one has the largest
+            sizes.
         modules: the networks.
     """
 
@@ -209,33 +204,34 @@ class _Joiner:
         )
 
     def _size(self, numbers: Sequence[Any]) -> Any:
-        """Returns the number of all sizes: the sum over all subsets of sizes of products, by differences at corners."""
+        """Returns the number of all sizes: the sum over all subsets of sizes of products, by slopes between corners."""
         values, dtype = [int(number) for number in numbers], str(numbers[0].ty.dtype)
         if len(set(values)) == 1:
             return tirx.IntImm(dtype, values[0])
         names = list(self._symbols)
         corners, others = self._samples[: 2 ** len(names)], self._samples[2 ** len(names) :]
-        least, factors = corners[0], dict[tuple[str, ...], int]()
+        first, factors = corners[0], dict[tuple[str, ...], Fraction]()
         for corner in corners:
-            changed = [name for name in names if corner[name] != least[name]]
+            changed = [name for name in names if corner[name] != first[name]]
             inside = [
                 (-1) ** sum(other[name] != corner[name] for name in changed) * value
                 for other, value in zip(corners, values, strict=False)
-                if all(other[name] == least[name] for name in names if name not in changed)
+                if all(other[name] == first[name] for name in names if name not in changed)
             ]
-            # The product of each changed size's distance from the least, multiplied out.
+            slope = Fraction(sum(inside), _product(corner[name] - first[name] for name in changed))
+            # The product of each changed size's distance from the first, multiplied out.
             for n in range(len(changed) + 1):
                 for kept in combinations(changed, n):
-                    rest = _product(-least[name] for name in changed if name not in kept)
-                    factors[kept] = factors.get(kept, 0) + sum(inside) * rest
+                    rest = _product(-first[name] for name in changed if name not in kept)
+                    factors[kept] = factors.get(kept, Fraction()) + slope * rest
         found = [
             sum(factor * _product(sizes[name] for name in kept) for kept, factor in factors.items()) for sizes in others
         ]
-        if found != values[len(corners) :]:
+        if found != values[len(corners) :] or any(factor.denominator > 1 for factor in factors.values()):
             raise Differs(f"a size is {', '.join(map(str, values))} at {'; '.join(map(_told, self._samples))}")
         total: Any = tirx.IntImm("int64", 0)
         for kept, factor in factors.items():
-            total = total + reduce(mul, (self._symbols[name] for name in kept), tirx.IntImm("int64", factor))
+            total = total + reduce(mul, (self._symbols[name] for name in kept), tirx.IntImm("int64", int(factor)))
         return self._analyzer.simplify(total)
 
     def _constant(self, values: Sequence[Any], first: ir.GenericConst) -> ir.Expr:

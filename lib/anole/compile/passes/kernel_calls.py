@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import IntEnum
 from math import prod
 from typing import Any
@@ -11,6 +12,10 @@ from tvm import ir, relax, tirx
 from tvm_ffi import dtype
 
 from anole.targets.shared.symbols import usual_shape
+from anole.task import Workload, workload_from_json
+
+WORKLOAD = "anole.workload"
+"""The attribute of an anchor's block, and of the scheduled function around it, that holds the workload as JSON."""
 
 
 class Pattern(IntEnum):
@@ -48,6 +53,12 @@ def called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
     if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
         return module[value.args[0]]
     return None
+
+
+def anchored(func: tirx.PrimFunc) -> Workload | None:
+    """Returns the workload of the anchor in a scheduled function, if it has one."""
+    text = func.attrs.get(WORKLOAD) if func.attrs else None
+    return None if text is None else workload_from_json(json.loads(str(text)))
 
 
 def marked(

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.compile.passes.kernel_calls import calls_of, is_kernel
+from anole.compile.passes.kernel_calls import anchored, calls_of, is_kernel
 from anole.extract.passes.mutators import rewritten
 from anole.targets.shared.nodes import with_values
 from anole.targets.shared.symbols import is_small, symbols_in, symbols_of, usual_shape
@@ -25,7 +25,8 @@ SMALL_WEIGHTS = "small_weights"
 def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
     """Returns a lowered module whose kernels compute small sizes as those of another module of the same network do.
 
-    If that does not call the same kernels in the same order, the module stays as it is.
+    Only the other module's scheduled anchors count. If it does not call the same kernels in the same order, the module
+    stays as it is.
     """
     pairs = list(zip(calls_of(module), calls_of(small), strict=False))
     alike = all(len(one.args[1].fields) == len(other.args[1].fields) for one, other in pairs)
@@ -51,7 +52,8 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         kernel, given, *rest = call.args
         other, theirs, *_ = next(self._others).args
         func, few = self._module[kernel], self._small[other]
-        if not symbols_of(func) or tvm_ffi.structural_equal(func.body, few.body, map_free_vars=True):
+        is_same = anchored(few) is None or tvm_ffi.structural_equal(func.body, few.body, map_free_vars=True)
+        if is_same or not symbols_of(func):
             return call
         fields = zip(given.fields, theirs.fields, strict=True)
         extra = [weights for mine, weights in fields if not _is_alike(mine, weights)]

@@ -14,7 +14,7 @@ from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.mutators import rewritten
-from anole.targets.shared.nodes import blocks_of
+from anole.targets.shared.nodes import collect
 
 _CALL_TIR = "relax.call_tir"
 _CALL_TIR_INPLACE = "relax.call_tir_inplace"
@@ -30,10 +30,7 @@ def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
 
 def _workspaces(func: tirx.PrimFunc) -> list[Any]:
     """Returns the global-memory buffers that a function allocates around its kernels."""
-    schedule = s_tir.Schedule(func)
-    blocks = blocks_of(schedule)
-    loops = [schedule.get(loop) for block in blocks for loop in schedule.get_loops(block)]
-    if not any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in loops):
+    if not any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in collect(func.body, tirx.For)):
         return []
     return [buffer for buffer in func.body.block.alloc_buffers if buffer.scope() == "global"]
 

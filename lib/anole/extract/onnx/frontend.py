@@ -27,7 +27,7 @@ def import_graph(
         Exception: TVM or a converter cannot import the model; of any class.
     """
     # On failure, TVM prints the Relax expressions of the operator's inputs.
-    with _own_converters(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+    with _own_converters(), _unchecked(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         return onnx_frontend.from_onnx(proto, {name: list(shape) for name, shape in shapes.items()}, dict(dtypes))
 
@@ -48,6 +48,17 @@ def _own_converters() -> Iterator[None]:
         yield
     finally:
         onnx_frontend._get_convert_map = original
+
+
+@contextmanager
+def _unchecked() -> Iterator[None]:
+    """Keeps TVM's importer from checking the format, of which it would only warn: that is done, without the weights."""
+    original = onnx.checker.check_model
+    onnx.checker.check_model = lambda model: None
+    try:
+        yield
+    finally:
+        onnx.checker.check_model = original
 
 
 @dataclass(frozen=True)
