@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.accelerator.networks import network_rows
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import Row, line, read_rows
-from benchmarks.search.evidence import Effect, Figure, Logs, Rows, effect, holm, log_ratios
+from benchmarks.search.evidence import ALPHA, Effect, Figure, Logs, Rows, effect, holm, log_ratios
 from benchmarks.search.report import Data, sections
 from benchmarks.search.run import FOLDER
 
@@ -165,9 +165,9 @@ class Told:
 
     def verdict(self, p: float, p_apart: float) -> str:
         """Returns which of the four it is, given the corrected p-values; equivalence comes first."""
-        if self.claim.kind is Kind.GAIN and p_apart < _ALPHA:
+        if self.claim.kind is Kind.GAIN and p_apart < ALPHA:
             return "equivalent"
-        if self.claim.flaw or p >= _ALPHA:
+        if self.claim.flaw or p >= ALPHA:
             return "cannot be told"
         return "holds" if self.effect.value > self.claim.claimed_above else "does not hold"
 
@@ -197,7 +197,6 @@ def _counts(told: Sequence[Told], corrected: Mapping[Told, P_Values]) -> dict[st
     }
 
 
-_ALPHA = 0.05
 _HEAD = """# The papers' claims
 
 Of {n} measured claims, {gains} are about the gain of a method: {held} hold, {failed} do not hold, in {equivalent} both

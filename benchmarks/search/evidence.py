@@ -13,6 +13,8 @@ from benchmarks.common.rows import Row
 
 _RESAMPLES = 1000
 _LEVEL = 0.95
+ALPHA = 0.05
+"""The level of a verdict, after correction."""
 MARGIN = 0.02
 """Two within this of each other are equivalent."""
 _FEWEST_PLACES, _FEWEST_PAIRS = 3, 5

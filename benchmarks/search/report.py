@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from benchmarks.common.rows import Row, line
-from benchmarks.search.evidence import Rows, effect, log_ratios, mean
+from benchmarks.search.evidence import ALPHA, Effect, Rows, effect, holm, log_ratios, mean
 
 Data = Mapping[str, Rows]
 """The lines of each experiment by its name, and those in one kind of space by both names: ``tables/open``."""
@@ -36,6 +37,8 @@ BY_TRIALS = (
 )
 """What depends on when one looks: what is compared, the variant, and what it is compared with."""
 
+_OURS = "anole cold"
+
 _BASELINE = "SA+greedy batch 16"
 """What the price of a trial is compared with: AutoTVM's parts in batches of 16."""
 
@@ -46,7 +49,8 @@ PRICED = ("anole cold", "autotvm", "release", "chameleon", "adatune", "dcoc", "M
 def sections(data: Data) -> list[str]:
     """Returns the sections of all tables of which there are lines."""
     tables = [_tables(data, *each) for each in _SPACES.items()]
-    found = (_networks(data), _by_trials(data), *tables, _prices(data), _accelerated(data), _layers(data))
+    early = (_by_trials(data), _beside_anole(data))
+    found = (_networks(data), *early, *tables, _prices(data), _accelerated(data), _layers(data))
     return [section for section in found if section]
 
 
@@ -80,6 +84,37 @@ def _by_trials(data: Data) -> str:
     )
     head = ("compared", *(f"{n} trials" for n in checkpoints))
     return _section("Small batches and adaptive sampling", lead, head, rows)
+
+
+def _beside_anole(data: Data) -> str:
+    """Returns the costs of other tuners' configs over those of `anole` after 64 trials, in each kind of space."""
+    found, cells = _effects_at_64(data), dict[tuple[str, str], str]()
+    corrected = [holm([getattr(each, name) for each in found.values()]) for name in ("p", "p_apart")]
+    for (at, each), p, p_apart in zip(found.items(), *corrected, strict=True):
+        apart = ("behind" if each.value > 1 else "ahead") if p < ALPHA else ""
+        verdict = "equivalent" if p_apart < ALPHA else apart
+        cells[at] = f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f}) {verdict}".strip()
+    lead = (
+        "Cost of the best config of 64 trials over that of `anole` without a warm start (geometric means with Student's"
+        f" 95 % intervals over layers). A verdict, corrected for all {len(found)} comparisons, stands where there is"
+        " one."
+    )
+    variants = sorted({variant for variant, _ in cells})
+    rows = [(variant, *(cells.get((variant, space), "") for space in _SPACES)) for variant in variants]
+    return _section("Beside `anole` after 64 trials", lead, ("tuner", *_SPACES), rows)
+
+
+def _effects_at_64(data: Data) -> dict[tuple[str, str], Effect]:
+    """Returns the effects by variant and kind of space, of the variants that are in more than one kind."""
+    found: dict[tuple[str, str], Effect] = {}
+    for space in _SPACES:
+        runs = data.get(f"tables/{space}", ())
+        for variant in dict.fromkeys(row["variant"] for row in runs if row["variant"] != _OURS):
+            own = effect(log_ratios(runs, variant, _OURS, _cost_at("gap_at_64")))
+            if own is not None and own.low is not None:
+                found[variant, space] = own
+    n_spaces = Counter(variant for variant, _ in found)
+    return {at: each for at, each in found.items() if n_spaces[at[0]] > 1}
 
 
 def _latency(row: Row) -> tuple[str, str]:

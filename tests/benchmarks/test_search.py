@@ -201,6 +201,24 @@ def test_a_search_in_which_nothing_works_counts_and_has_no_median():
     assert cells_of(section, "| random |")[4:6] == ["0%", ""]
 
 
+def test_tuners_in_several_kinds_of_spaces_are_told_beside_anole_after_64_trials():
+    rng = np.random.default_rng(0)
+    gaps = {"anole cold": 0.0, "descent": 0.001, "dcoc": 0.5, "random": 1.0}
+    lines = [
+        table_run(variant, layer, seed, gap=gap + rng.uniform(0, 0.002))
+        for variant, gap in gaps.items()
+        for layer in "abcdef"
+        for seed in range(2)
+    ]
+    measured = [each for each in lines if each["variant"] != "dcoc"]
+    found = sections({"tables/constrained": lines, "tables/measured": measured})
+    (section,) = [each for each in found if "Beside `anole`" in each]
+    assert "corrected for all 4 comparisons" in " ".join(section.split()) and "dcoc" not in section
+    for variant, begin, verdict in (("random", "2.00 (", ") behind"), ("descent", "1.00 (", ") equivalent")):
+        own, nothing, same = cells_of(section, f"| {variant} |")[1:]
+        assert own == same and own.startswith(begin) and own.endswith(verdict) and nothing == ""
+
+
 def test_the_price_of_a_trial_decides_between_few_trials_and_a_fast_search():
     few = [table_run("dcoc", "a", seed, gap=0.0, trials_to_1="10") | {"search_s_to_1%": "50"} for seed in range(3)]
     fast = [table_run("SA+greedy batch 16", "a", seed, gap=0.0, trials_to_1="40") for seed in range(3)]
