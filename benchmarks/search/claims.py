@@ -97,7 +97,7 @@ FIGURES: Mapping[str, Figure] = {
     "how much closer": lambda row: float(row["loss_ratio"]),
     "how alike": _alike,
     "batches of 16": _of_16,
-    "steps to converge": lambda row: 1 + float(row["converged_at"] or "nan"),
+    "steps to the score": lambda row: 1 + float(row["steps"]),
     "batch": _batch,
     "cost at 256": lambda row: 1 + float(row["gap_at_256"] or "nan"),
     "cost at the end": lambda row: 1 + float(row["gap_at_end"] or "nan"),
@@ -206,9 +206,10 @@ methods are equivalent, and {open} cannot be told. Of {premises} premises {premi
 [The protocol](protocol.md) says when a claim holds, does not hold, when both methods are equivalent, and when it cannot
 be told, which does not mean equal: any effect within the interval is possible. Intervals are Student's, over the means
 of layers or of families of networks. `make bench-search` adds runs. `exact` means exact tables of the accelerator's
-whole constrained spaces ([searches](data/search/tables.csv), [clusters](data/search/clusters.csv),
-[networks](data/search/accelerator.csv)). The rest is whole networks ([seconds](data/search/networks_tuned.csv),
-[latencies](data/search/networks_timed.csv)) and [evaluators](data/search/evaluators.csv).
+whole constrained spaces ([searches](data/search/tables.csv), [convergence](data/search/convergence.csv),
+[clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The rest is whole networks
+([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)) and
+[evaluators](data/search/evaluators.csv).
 
 | source | claim | theirs | here (95 % interval; pairs/places) | setting | p of a difference, of 2 % or more | verdict |
 |---|---|---|---|---|---|---|"""

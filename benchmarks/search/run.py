@@ -18,6 +18,7 @@ from anole.host.machine import available_cores
 from benchmarks.accelerator.networks import ACCELERATOR
 from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.search.clusters import CLUSTERED
+from benchmarks.search.convergence import CONVERGED
 from benchmarks.search.exact import TABLES
 from benchmarks.search.experiment import Experiment, carry_out
 from benchmarks.search.layers import LIVE
@@ -26,7 +27,7 @@ from benchmarks.search.networks import TIMING, TUNING
 FOLDER = Path("docs/results/data/search")
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (TABLES, ACCELERATOR, CLUSTERED, TUNING, TIMING, LIVE)
+    experiment.name: experiment for experiment in (TABLES, ACCELERATOR, CONVERGED, CLUSTERED, TUNING, TIMING, LIVE)
 }
 """All experiments in the order in which they run. What takes no times goes first: the rest wants an idle machine."""
 

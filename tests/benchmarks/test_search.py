@@ -11,7 +11,7 @@ from anole.store.shard import Shard, read_shard, shard_paths
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Dense, Task
-from benchmarks.search import calibration, exact, layers, learned, networks
+from benchmarks.search import calibration, convergence, exact, layers, learned, networks
 from benchmarks.search.claims import CLAIMS, page, read_data
 from benchmarks.search.exact import CHECKPOINTS
 from benchmarks.search.measured import measured_table
@@ -47,6 +47,14 @@ def test_a_version_tells_tuners_layers_and_spaces_apart():
         for job in experiment.jobs():
             *names, _, version = job
             assert seen.setdefault(version, names) == names or experiment is networks.TUNING
+
+
+def test_explorers_search_one_surrogate_to_a_common_score():
+    for seed in "01":
+        (walk,), (episodes,) = (convergence.run((LAYER, name, seed, "any")) for name in convergence.EXPLORERS)
+        assert set(walk) == set(episodes) == set(convergence.CONVERGED.columns)
+        assert walk["reached"] and 0 <= walk["steps"] < 500
+        assert 0 < episodes["steps"] <= 500 and (episodes["steps"] == 500 or episodes["reached"])
 
 
 @pytest.mark.parametrize("variant", ["random", "SA+AS"])
@@ -144,7 +152,12 @@ def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
         for seed in range(2)
         for variant, gap in (("SA+greedy", 0), ("PPO+greedy", 0), ("autotvm", 1), ("SA+AS", 0), ("chameleon", 0))
     ]
-    told = page({"tables/constrained": lines})
+    few = [
+        {"variant": variant, "layer": layer, "seed": "0", "steps": steps}
+        for layer in "ab"
+        for variant, steps in (("SA+greedy", "40"), ("PPO+greedy", "10"))
+    ]
+    told = page({"tables/constrained": lines, "convergence": few})
     counted = (
         "2 are about the gain of a method: 1 hold, 0 do not hold, in 0 both methods are equivalent, and 1 cannot be"
     )
@@ -153,7 +166,8 @@ def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
     assert "12/6)" in here and setting.endswith("256 trials") and float(p.split(",")[0].strip("< ")) < 0.05
     assert verdict == "holds"
     assert cells_of(told, "in 16 iterations, with annealing")[-2:] == ["", CLAIMS[3].flaw]
-    assert cells_of(told, "PPO converges in fewer steps")[-1].startswith("artefact: ")
+    *_, here, _, _, verdict = cells_of(told, "PPO converges in fewer steps")
+    assert (here, verdict) == ("3.73x (2/2)", "cannot be told")
 
 
 def test_the_more_claims_there_are_the_more_evidence_one_needs():
