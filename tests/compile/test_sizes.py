@@ -15,18 +15,22 @@ import tvm
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 from tvm.runtime.vm import VirtualMachine
 
+from anole.compile import device
 from anole.compile.build import BuildSettings, compile_build
+from anole.compile.passes.small_sizes import SMALL_WEIGHTS, with_small_sizes
 from anole.declared.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import BuildError, ExtractError
 from anole.extract.tasks import extract_tasks
 from anole.extract.torch import example_inputs, make_network, run_network
+from anole.record import Config
 from anole.report.run import describe_build, run_build
 from anole.targets import get_target
 from anole.targets.base import Target
 from anole.targets.cpu.device.precision import precisions_of
 from anole.targets.cpu.settings import describe_cpu
+from anole.task import Workload
 
 from ..tiny_builds import RANGED
 from .conftest import SHAPES
@@ -131,6 +135,33 @@ class Drawn(CalibrationDataReader):
 def test_only_the_batch_of_a_convolution_may_vary(project: Path) -> None:
     with pytest.raises(ExtractError, match=r"found a convolution of data of shape \[1, .*, 3\]; only the first"):
         compiled(spec("residual", [1, 3, {"height": "8..24"}, 16]), project / "net")
+
+
+def test_small_sizes_have_a_program_and_weights_of_their_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "tiny.py").write_text("from torch import nn\ndef one(): return nn.Conv2d(32, 32, 3, padding=1)\n")
+    model, target = spec("one", [{"batch": "1..16"}, 32, 7, 7]), get_target(describe_cpu())
+    tile_sizes, merged = {4: 4, 1: 2}, list[tvm.IRModule]()
+
+    def tiled(_: Target, workload: Workload) -> Config:
+        space = target.space(workload)
+        drawn = map(space.config, space.sample(200, np.random.default_rng(0)))
+        return next(each for each in drawn if each.get("tile_size") == tile_sizes[workload.batch])
+
+    def seen(*modules: tvm.IRModule) -> tvm.IRModule:
+        merged.append(with_small_sizes(*modules))
+        return merged[-1]
+
+    monkeypatch.setattr(type(target), "default_config", tiled)
+    monkeypatch.setattr(device, "with_small_sizes", seen)
+    compiled(model, project / "net", target)
+    (module,) = merged
+    assert [name for _, func in module.functions_items() for name in map(str, func.params)].count(SMALL_WEIGHTS) == 1
+    network = make_network(model)
+    for size in (1, 2, 3, 16):
+        arguments = example_inputs(model.at({"batch": size}))
+        (expected,) = run_network(model, network, arguments)
+        (found,) = run(project / "net", *(each.numpy() for each in arguments.values()))
+        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-3, atol=1e-4)
 
 
 def test_threads_with_a_model_each_share_the_library_and_get_their_own_answers(project: Path) -> None:

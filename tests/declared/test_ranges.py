@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 import pytest
@@ -26,12 +27,27 @@ def spec(extents: list[Any], **target: str) -> dict[str, Any]:
 
 @given(each=RANGES)
 def test_sizes_that_stand_for_a_range_are_in_it_and_differ(each: SizeRange) -> None:
-    usual, small, largest = each.samples
+    usual, low, largest = each.samples
     assert SizeRange.parse(str(each)) == each
     assert usual == each.usual and (usual in each or usual == 2)
-    assert 1 < small <= each.least + 2 and small != usual and each.most <= largest > max(usual, small)
+    assert max(each.least, 2) <= low != usual and each.most <= largest > max(usual, low)
+    assert gcd(low - usual, largest - usual) == 1, "steps of this size would not show"
     checked = [sizes["n"] for sizes in checked_sizes({"n": each})]
     assert {each.least, each.most} <= {*checked, usual} and all(size in each for size in checked)
+
+
+@pytest.mark.parametrize(
+    ("text", "samples"),
+    [
+        ("1..16", (4, 3, 16)),
+        ("16..512", (64, 17, 512)),
+        ("4..32", (8, 7, 32)),
+        ("1..2", (2, 3, 4)),
+        ("5..6", (5, 6, 7)),
+    ],
+)
+def test_a_network_is_imported_at_sizes_near_both_ends(text: str, samples: tuple[int, ...]) -> None:
+    assert SizeRange.parse(text).samples == samples
 
 
 @pytest.mark.parametrize(("text", "usual"), [("1..16", 4), ("16..512", 64), ("1..2", 2), ("7..8", 7)])

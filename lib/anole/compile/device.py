@@ -75,10 +75,11 @@ def _lower_for_ranges(
     }
     packed: PackedWeights = {}
     module, failures = lower(network.imported.module, choices, target.schedule_default, packed)
-    if small := _small_choices(network, target, choices):
+    scheduled = {workload: choice for workload, choice in choices.items() if workload not in failures}
+    if small := _small_choices(network, target, scheduled):
         both = {**choices, **small}
         others, failed = lower(network.imported.module, both, target.schedule_default, packed, only=small)
-        if failures.keys().isdisjoint(small) and not failed:
+        if not failed:
             module = with_small_sizes(module, others)
     return module, failures
 

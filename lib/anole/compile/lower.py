@@ -32,7 +32,7 @@ from anole.targets.shared.symbols import in_plain_extents, plain_types, symbols_
 from anole.task import BatchMatmul, Workload, sum_dtype, workload_from_json, workload_to_json
 
 PackedWeights = dict[tuple[ir.GenericConst, Workload, str], ir.GenericConst]
-"""Weights that were packed before, by the constant, its workload and the config as JSON."""
+"""Weights that were packed for a target, by the constant itself, its workload and the config as JSON."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def lower(
     schedule. So have workloads that their template could not schedule in this network; these are returned, too, with
     the reason. Buffers between the kernels of one function are planned together with the network's tensors.
 
-    Weights are taken from `packed`, to which new ones are added. Given `only`, the functions without an anchor of these
-    workloads are left as they are.
+    Weights are taken from `packed`, to which new ones are added. Given `only`, just the functions that hold one of these
+    workloads are scheduled.
     """
     transform = relax.transform
     anchor = _Legalizer(choices, packed)

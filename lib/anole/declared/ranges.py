@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isqrt
+from itertools import count
+from math import gcd, isqrt
 from typing import Self
 
 _TEXT = re.compile(r"\s*(\d{1,10})\s*\.\.\s*(\d{1,10})\s*")
@@ -40,13 +41,17 @@ class SizeRange:
 
     @property
     def samples(self) -> tuple[int, int, int]:
-        """Three sizes above 1, from which the network of every other size follows: the usual, a small, and the largest.
+        """Three sizes above 1 that tell what follows the size: the usual one, a low one, and the largest or above.
 
-        The small one is odd, unlike most usual ones, so that what follows the size in steps shows.
+        Their differences have no common divisor, so that what follows the size in steps shows.
         """
-        small = max(self.least, 2) | 1
-        small += small == self.usual
-        return self.usual, small, max(self.most, self.usual + 1, small + 1)
+
+        def largest(low: int) -> int:
+            return max(self.most, self.usual + 1, low + 1)
+
+        others = (size for size in count(max(self.least, 2)) if size != self.usual)
+        low = next(size for size in others if gcd(size - self.usual, largest(size) - self.usual) == 1)
+        return self.usual, low, largest(low)
 
     @property
     def checked(self) -> tuple[int, ...]:

@@ -93,7 +93,7 @@ def _varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorI
 
 
 def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
-    """Yields sizes: the usual and the small one of each range, in all combinations, and then the largest of all."""
+    """Yields sizes: the usual and the low one of each range, in all combinations, and then the largest of all."""
     for choice in product(*(each.samples[:2] for each in model.ranges.values())):
         yield dict(zip(model.ranges, choice, strict=True))
     yield {name: each.samples[2] for name, each in model.ranges.items()}
@@ -120,8 +120,10 @@ class _Joiner:
         mains = [module["main"] for module in self._modules]
         params = [self._param(each) for each in zip(*(main.params for main in mains), strict=True)]
         bound = [list(bindings(main)) for main in mains]
-        if len({len(each) for each in bound}) > 1:
-            raise Differs(f"it has {len(bound[0])} operators at {_told(self._samples[0])}, {len(bound[-1])} at others")
+        for sizes, found in zip(self._samples, bound, strict=True):
+            if len(found) != len(bound[0]):
+                first = f"{len(bound[0])} operators at {_told(self._samples[0])}"
+                raise Differs(f"it has {first}, {len(found)} at {_told(sizes)}")
         with self._builder.function("main", params):
             with self._builder.dataflow():
                 for each in zip(*bound, strict=True):
@@ -204,7 +206,7 @@ class _Joiner:
         )
 
     def _size(self, numbers: Sequence[Any]) -> Any:
-        """Returns the number of all sizes: the sum over all subsets of sizes of products, by slopes between corners."""
+        """Returns the number of all sizes: a sum of products of sizes, with whole factors."""
         values, dtype = [int(number) for number in numbers], str(numbers[0].ty.dtype)
         if len(set(values)) == 1:
             return tirx.IntImm(dtype, values[0])

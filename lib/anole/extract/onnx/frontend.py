@@ -52,7 +52,7 @@ def _own_converters() -> Iterator[None]:
 
 @contextmanager
 def _unchecked() -> Iterator[None]:
-    """Keeps TVM's importer from checking the format, of which it would only warn: that is done, without the weights."""
+    """Keeps TVM's importer from checking the format: `check_format` did so before, and TVM would only warn."""
     original = onnx.checker.check_model
     onnx.checker.check_model = lambda model: None
     try:
