@@ -56,7 +56,7 @@ def lower(
     schedule. So have workloads that their template could not schedule in this network; these are returned, too, with
     the reason. Buffers between the kernels of one function are planned together with the network's tensors.
 
-    Weights are taken from `packed`, to which new ones are added. Given `only`, just the functions that hold one of these
+    Weights are taken from `packed`, to which new ones are added. Given `only`, just the functions with one of these
     workloads are scheduled.
     """
     transform = relax.transform
