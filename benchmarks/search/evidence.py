@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtr, stdtrit
 
 from benchmarks.common.rows import Row
 
@@ -119,9 +119,9 @@ def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
     if not error:
         p_apart = 0.0 if has_enough and not means.any() else 1.0
         return Effect(float(np.exp(middle)), None, None, 1.0, p_apart, n, places)
-    half = float(t.ppf((1 + _LEVEL) / 2, places - 1)) * error
-    p = 2 * float(t.sf(abs(middle - np.log(claimed)) / error, places - 1))
-    p_apart = float(t.sf((np.log1p(MARGIN) - abs(middle)) / error, places - 1))
+    half = float(stdtrit(places - 1, (1 + _LEVEL) / 2)) * error
+    p = 2 * float(stdtr(places - 1, -abs(middle - np.log(claimed)) / error))
+    p_apart = float(stdtr(places - 1, -(np.log1p(MARGIN) - abs(middle)) / error))
     value, low, high = np.exp([middle, middle - half, middle + half]).tolist()
     return Effect(value, low, high, p, p_apart, n, places)
 
