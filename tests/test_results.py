@@ -357,6 +357,29 @@ def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
     assert said("MAPPO+greedy", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy") in dcoc
 
 
+def test_what_is_said_of_convergence_is_what_the_file_says() -> None:
+    from benchmarks.search.evidence import effect
+
+    said = " ".join((RESULTS / "search.md").read_text().split())
+    steps = {(row["variant"], row["layer"], row["seed"]): float(row["steps"]) for row in rows("search/convergence.csv")}
+    near = {
+        name: {at[1:] for at, n in steps.items() if at[0] == name and n < 500} for name in ("SA+greedy", "PPO+greedy")
+    }
+    pairs = {at[1:]: np.log1p(steps["PPO+greedy", *at[1:]]) - np.log1p(steps["SA+greedy", *at[1:]]) for at in steps}
+    shares = (f"{len(near[name]) / len(pairs):.0%}".replace("%", " %") for name in ("PPO+greedy", "SA+greedy"))
+    assert f"in {next(shares)} of {len(pairs)} searches, and annealing in {next(shares)} " in said
+    more = effect(pairs)
+    assert f"{more.value:.1f} times the steps of annealing ({more.low:.1f} to {more.high:.1f})" in said
+    both = [pairs[at] for at in near["SA+greedy"] & near["PPO+greedy"]]
+    assert f"in {len(both)} pairs, PPO takes {np.exp(-np.mean(both)):.1f} times fewer" in said
+
+
+def test_a_calibration_makes_a_tuned_network_in_a_minute() -> None:
+    said = " ".join((RESULTS / "search.md").read_text().split())
+    (row,) = rows("search/factorial_zen4.csv", network="resnet18", engine="anole, 4 trials, calibrated")
+    assert float(row["ratio"]) < 1.02 and f"four trials a task take {float(row['seconds']):.0f} s" in said
+
+
 def test_the_tables_of_ranges_are_those_of_their_file() -> None:
     found, engines = rows("sizes.csv"), ("fixed", "onnxruntime", "openvino")
     ratios = {(row["network"], row["size"], row["engine"]): float(row["ratio"]) for row in found}
