@@ -357,6 +357,14 @@ def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
     assert said("MAPPO+greedy", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy") in dcoc
 
 
+def test_pages_count_the_claims_alike() -> None:
+    holds, gains, *_, open_ = re.findall(r"\d+", of_the_papers()[0])
+    assert holds == "1" and f"the papers' {gains} claims on gains that were measured here, one holds" in (
+        HOME / "README.md"
+    ).read_text(encoding="utf-8")
+    assert f"papers' {gains} measured claims about gains, {open_} cannot" in (RESULTS / "search.md").read_text()
+
+
 def test_what_is_said_of_convergence_is_what_the_file_says() -> None:
     from benchmarks.search.evidence import effect
 

@@ -41,7 +41,8 @@ def jobs() -> Iterator[Job]:
 def run(job: Job) -> Sequence[Row]:
     """Teaches a surrogate, and searches it once."""
     layer, variant, seed, _ = job
-    table, settings = buffer_table(layer), tuner_of(variant)
+    table = buffer_table(layer)
+    explorer: Any = tuner_of(variant).explorer
     space, rng = table.space, np.random.default_rng(int(seed))
     history, drawn = History(space, table.workload.flop), space.sample(TRIALS, rng)
     history.add(drawn, list(table.measure([space.config(vector) for vector in drawn])))
@@ -49,10 +50,9 @@ def run(job: Job) -> Sequence[Row]:
     surrogate.fit(history)
     highest = float(surrogate.score(space.vectors(space.every_valid_index)).max())
     with _bests() as bests:
-        found = settings.explorer.start(space).propose(surrogate, history, rng)
+        found = explorer.start(space).propose(surrogate, history, rng)
     near = np.flatnonzero(np.asarray(bests) >= highest - NEAR * abs(highest))
-    most: Any = settings.explorer
-    steps = int(near[0]) if len(near) else most.n_steps
+    steps = int(near[0]) if len(near) else explorer.n_steps
     return [{"steps": steps, "reached": int(len(near) > 0), "queries": int(found.log["queries"])}]
 
 

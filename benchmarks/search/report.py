@@ -38,11 +38,12 @@ BY_TRIALS = (
 """What depends on when one looks: what is compared, the variant, and what it is compared with."""
 
 _OURS = "anole cold"
+"""What other tuners are compared with: `anole` as it is on the first layer of a project."""
 
 _BASELINE = "SA+greedy batch 16"
 """What the price of a trial is compared with: AutoTVM's parts in batches of 16."""
 
-PRICED = ("anole cold", "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", _BASELINE, "random")
+PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", _BASELINE, "random")
 """The variants of which prices are told: the presets, the explorer with the slowest search, and two to compare with."""
 
 

@@ -45,13 +45,10 @@ class SizeRange:
 
         Their differences have no common divisor, so that what follows the size in steps shows.
         """
-
-        def largest(low: int) -> int:
-            return max(self.most, self.usual + 1, low + 1)
-
+        largest = max(self.most, self.usual + 2)
         others = (size for size in count(max(self.least, 2)) if size != self.usual)
-        low = next(size for size in others if gcd(size - self.usual, largest(size) - self.usual) == 1)
-        return self.usual, low, largest(low)
+        low = next(size for size in others if gcd(size - self.usual, largest - self.usual) == 1)
+        return self.usual, low, largest
 
     @property
     def checked(self) -> tuple[int, ...]:
