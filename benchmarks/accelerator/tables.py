@@ -47,8 +47,11 @@ TABLES = Path(__file__).parents[1] / "tables/vta"
 NETWORKS = TABLES.with_name("vta_networks.csv")
 """How often each layer, by the name of its table, occurs in each network."""
 BUFFER_TABLES = Path(__file__).parents[1] / "tables/vta_buffers"
-MODELS = ("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34")
-"""The networks of DCOC's Table 5."""
+MODELS = (
+    *("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34"),
+    *("squeezenet1_1", "mobilenet_v2"),
+)
+"""The networks of DCOC's Table 5, which are of three families, and one of each of two others."""
 
 DESCRIPTION = describe_vta(hardware="search")
 """The accelerator's block and buffers are searched; area and memory have the default bounds."""
@@ -73,11 +76,11 @@ _CHUNK = 16
 def main() -> None:
     """Writes the missing tables."""
     parser = described(__doc__)
-    parser.add_argument("--models", default="", help=f"comma-separated, from {', '.join(MODELS)}")
+    parser.add_argument("--models", default="", help=f"all, or comma-separated, from {', '.join(MODELS)}")
     parser.add_argument("--processes", type=int, default=available_cores())
     given = parser.parse_args()
     log_progress()
-    models = [name for name in given.models.split(",") if name]
+    models = MODELS if given.models == "all" else [name for name in given.models.split(",") if name]
     found = {model: layers_of(model) for model in models}
     if models:
         counts = {**networks(), **{model: {_name(layer): n for layer, n in own} for model, own in found.items()}}

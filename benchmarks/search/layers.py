@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from anole.keys import canonical_json
 from anole.measure.cautious import AnyMeasurer, CautiousMeasurer, measurer_of
@@ -23,8 +24,9 @@ from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
 from anole.search.state import Subject
 from anole.search.watch import Watch
+from anole.space import Space
 from anole.targets import get_target
-from anole.task import Task
+from anole.task import Conv2d, Task
 from anole.testing.in_memory import tune_in_memory
 from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.search.experiment import Experiment, Job, Row, carry_out, version_of
@@ -35,6 +37,12 @@ COMPARED = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+greedy batch 16", "adatune", "XGB+SA+DE"),
     *("RFEI+SA+DE", "RFEI+CSA+DE", "anole cold"),
 )
+SPACES: Mapping[str, Sequence[str]] = {
+    "open": COMPARED,
+    "constrained": COMPARED,
+    "AutoTVM's": ("random", "SA+greedy", "anole cold"),
+}
+"""The variants that are compared in each kind of space; the last kind is a part of the open spaces (`_restriction`)."""
 CHECKPOINTS = (16, 64, 128, 192, 256)
 """Trials after which runs are compared; with batches of 64, only the last one is after three fits of the surrogate."""
 
@@ -46,13 +54,13 @@ class Live:
     Attributes:
         layers: in the experiment of the papers' claims, those of which a trial takes less than a second in open spaces,
             too.
+        spaces: the variants in each kind of space.
         trials: of each run; a checkpoint, too, where it is beyond the others.
     """
 
     target: str = "cpu"
-    layers: Sequence[str] = ("L8", "L7", "L6", "L2")
-    spaces: Sequence[str] = ("open", "constrained")
-    variants: Sequence[str] = COMPARED
+    layers: Sequence[str] = ("L8", "L7", "L6", "L2", "L1", "L3")
+    spaces: Mapping[str, Sequence[str]] = field(default_factory=lambda: SPACES)
     seeds: int = 10
     trials: int = 256
 
@@ -73,10 +81,11 @@ class Live:
         """Yields layer, space, variant, seed and version; seeds are the outer loop."""
         for seed in range(self.seeds):
             for layer in self.layers:
-                for space in self.spaces:
-                    task = _task(self.target, layer, space)
-                    for variant in self.variants:
-                        version = version_of(task.key, _settings(variant).to_json(), TUNER_VERSION, self.trials)
+                for space, variants in self.spaces.items():
+                    task, values = _task(self.target, layer, space), _restriction(self.target, layer, space)
+                    for variant in variants:
+                        settings = _settings(variant).to_json()
+                        version = version_of(task.key, settings, TUNER_VERSION, self.trials, *filter(None, [values]))
                         yield layer, space, variant, str(seed), version
 
     def run(self, job: Job) -> Sequence[Row]:
@@ -86,7 +95,7 @@ class Live:
         target = get_target(task.target)
         trials: list[Trial] = []
         logs: list[Mapping[str, float]] = []
-        subject = Subject(target.space(task.workload), task.workload.flop, task.key)
+        subject = Subject(space_of(self.target, layer, space), task.workload.flop, task.key)
         watch = Watch(lambda _, log: logs.append(log), trials.append)
         with measurer_of(task, MeasureOptions(settings.evaluator)) as measurer:
             began_s = time.perf_counter()
@@ -134,13 +143,51 @@ def main() -> None:
     given = parser.parse_args()
     log_progress()
     layers, variants = chosen(given.layers, KNOWN_LAYERS), chosen(given.variants, VARIANTS)
-    live = Live(given.target, layers, ("constrained",), variants, 1, given.trials)
+    live = Live(given.target, layers, {"constrained": variants}, 1, given.trials)
     carry_out(live.experiment, given.file, time.monotonic() + 60 * given.minutes)
+
+
+def space_of(target: str, layer: str, space: str) -> Space:
+    """Returns the space of a layer that is searched."""
+    task = _task(target, layer, space)
+    return get_target(task.target).space(task.workload).restricted(_restriction(target, layer, space))
+
+
+def _restriction(target: str, layer: str, space: str) -> Mapping[str, Sequence[Any]]:
+    """Returns the values of knobs to which a space is limited; nothing unless it is one of AutoTVM's.
+
+    These spaces are as small as those of AutoTVM's own template for x86 (`conv2d_NCHWc`, without Winograd's method). It
+    splits the input and output channels and the columns in two; with a kernel of one pixel, one row or two are computed
+    together, and otherwise the kernel's columns may be unrolled. Here, that is the splits of ``tile_rc``, ``tile_f``
+    and ``tile_x``, and one of ``tile_y`` or ``tile_rx``.
+    """
+    if space != "AutoTVM's":
+        return {}
+    task = _task(target, layer, space)
+    w = task.workload
+    assert isinstance(w, Conv2d)
+    known = {knob.name: knob.values for knob in get_target(task.target).space(w).knobs}
+    rows = (1, 2) if w.kernel == (1, 1) else (1,)
+    fixed = {
+        "auto_unroll_max_step": 64,
+        "unroll_explicit": 1,
+        "parallel_order": "fy",
+        "tile_order": "fyx",
+        "prefetch": 0,
+    }
+    return {
+        "tile_f": [each for each in known["tile_f"] if each[1] == 1 and each[0] * each[2] == w.out_channels],
+        "tile_y": [each for each in known["tile_y"] if each[1] == 1 and each[2] in rows],
+        "tile_x": [each for each in known["tile_x"] if each[1] <= 64],
+        "tile_ry": [(w.kernel[0], 1)],
+        "pad_at": [each for each in known["pad_at"] if each in ("none", "parallel")],
+        **{name: [value] for name, value in fixed.items() if name in known},
+    }
 
 
 @cache
 def _task(target: str, layer: str, space: str) -> Task:
-    return Place(target, space).task_of(layer)
+    return Place(target, "constrained" if space == "constrained" else "open").task_of(layer)
 
 
 def _settings(variant: str) -> TunerSettings:

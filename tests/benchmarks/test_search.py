@@ -122,6 +122,11 @@ def test_a_control_has_the_batches_of_the_run_beside_which_it_is(monkeypatch):
     assert own["batches"] == other["batches"]
 
 
+def test_autotvms_spaces_have_as_many_configs_as_its_own_template_had():
+    published = {"L1": 252, "L2": 1440, "L3": 308, "L6": 1024, "L7": 972, "L8": 720}
+    assert {layer: layers.space_of("cpu", layer, "AutoTVM's").size for layer in published} == published
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("space", layers.Live().spaces)
 def test_a_live_run_reports_its_columns(space):
@@ -253,11 +258,18 @@ def test_networks_are_listed_with_what_was_only_timed():
 
 
 def test_live_layers_are_told_by_space_with_their_failures():
-    plain = {"variant": "adatune", "layer": "L8", "ratio_at_256": "1.5", "seconds": "60", "trials": "256"}
+    plain = {
+        "variant": "adatune",
+        "layer": "L8",
+        "space": "open",
+        "ratio_at_256": "1.5",
+        "seconds": "60",
+        "trials": "256",
+    }
     lines = [plain | {"seed": str(seed), "failed": str(64 * seed)} for seed in range(3)]
-    (section,) = sections({"layers/open": lines, "layers/constrained": [lines[0] | {"ratio_at_256": ""}]})
-    assert "| open | adatune | 3 | 1.500 (1.500-1.500) | 60 | 25% |" in section
-    assert "| constrained | adatune | 1 |  | 60 | 0% |" in section
+    (section,) = sections({"layers": [*lines, lines[0] | {"space": "constrained", "ratio_at_256": ""}]})
+    assert "| open | adatune | 3/1 | 1.500 (1.500-1.500) | 60 | 25% |" in section
+    assert "| constrained | adatune | 1/1 |  | 60 | 0% |" in section
 
 
 def test_the_page_quotes_the_figures_of_what_was_learned_across_tasks(monkeypatch, capsys):
