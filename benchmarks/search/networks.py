@@ -67,6 +67,11 @@ OURS: dict[str, Mapping[str, Any]] = {
             ("adatune", "RFEI+CSA+CV", 32),
         )
     },
+    # In the same spaces, for as many seconds as `anole, 60 s`.
+    **{
+        f"{name}, 60 s": {"target": {"space": "open"}, "tuning": {**VARIANTS[variant], "total_seconds": 60}}
+        for name, variant in (("autotvm", "SA+greedy"), ("chameleon", "PPO+AS"), ("adatune", "RFEI+CSA+CV"))
+    },
 }
 """The tuners that are part of Anole: settings of the target, the tuning of models.yaml, and for how many minutes the
 machine was calibrated before."""
@@ -79,6 +84,7 @@ REFERENCES = ("onnxruntime", "openvino", "torch.compile")
 
 ORDER = (
     *("anole", "anole, no trials", "anole, 4 trials", "anole, 4 trials, calibrated", "anole, 60 s"),
+    *("autotvm, 60 s", "chameleon, 60 s", "adatune, 60 s"),
     *("anole, direct", "anole, direct, no trials", "anole, open", "random, direct", "random, open"),
     *("metaschedule 64", "chameleon", "adatune"),
     *("autotvm with adaptive sampling", "autotvm", "chameleon with greedy sampling", "metaschedule 256"),
