@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -32,13 +32,6 @@ TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
 FEWER_SEEDS = {"chameleon one by one": 3}
 """Seeds of the variants of which one run takes as long as dozens of others."""
 
-SPACES: Mapping[str, Sequence[str]] = {
-    "constrained": tuple(TABLE_VARIANTS),
-    "open": ("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc", "anole cold"),
-    "measured": tuple(MEASURED_VARIANTS),
-}
-"""The variants that are compared in each kind of space. In open ones, what the accelerator cannot run costs a trial."""
-
 _ALL = {**VARIANTS, **TABLE_VARIANTS, **MEASURED_VARIANTS}
 
 LOGGED = ("steps", "episode_steps", "updates", "converged_at", "queries", "drawn_between")
@@ -55,12 +48,36 @@ OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
 """The accelerator whose block and buffers are searched, with all that it cannot run."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of spaces: the variants that are compared in it, the files of its tables by layer, and how one is read."""
+
+    variants: Sequence[str]
+    files: Callable[[], Mapping[str, Path]]
+    read: Callable[[str], Table]
+
+
+def _open_table(layer: str) -> Table:
+    """Returns the table of an open space, in which what the accelerator cannot run costs a trial."""
+    table = buffer_table(layer)
+    return opened(table, OPEN.space(table.workload))
+
+
+_IN_OPEN = ("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc", "anole cold")
+SPACES: Mapping[str, Kind] = {
+    "constrained": Kind(tuple(TABLE_VARIANTS), buffer_tables, buffer_table),
+    "open": Kind(_IN_OPEN, buffer_tables, _open_table),
+    "measured": Kind(tuple(MEASURED_VARIANTS), measured_tables, measured_table),
+}
+"""All kinds of spaces of which there are exact tables."""
+
+
 def jobs() -> Iterator[Job]:
     """Yields layer, space, variant, seed and version; seeds are the outer loop, so that few compare everything."""
-    places = [(layer, space) for space in SPACES for layer in _files(space)]
+    places = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()]
     for seed in range(SEEDS):
         for layer, space in places:
-            for variant in SPACES[space]:
+            for variant in SPACES[space].variants:
                 if seed < FEWER_SEEDS.get(variant, SEEDS):
                     yield layer, space, variant, str(seed), _version(layer, space, variant)
 
@@ -113,23 +130,15 @@ def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
     return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
 
 
-def _files(space: str) -> Mapping[str, Path]:
-    """Returns the files of all tables of a kind of space, by their layers."""
-    return measured_tables() if space == "measured" else buffer_tables()
-
-
 @cache
 def _table(layer: str, space: str) -> Table:
-    if space == "measured":
-        return measured_table(layer)
-    table = buffer_table(layer)
-    return opened(table, OPEN.space(table.workload)) if space == "open" else table
+    return SPACES[space].read(layer)
 
 
 @cache
 def _version(layer: str, space: str, variant: str) -> str:
     """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
-    table, control = _files(space)[layer].read_bytes().hex(), str(_ALL[variant].get("control"))
+    table, control = SPACES[space].files()[layer].read_bytes().hex(), str(_ALL[variant].get("control"))
     return version_of(table, space, _settings(variant).to_json(), control, TUNER_VERSION, TRIALS, _VERSION)
 
 
