@@ -63,7 +63,10 @@ def _open_table(layer: str) -> Table:
     return opened(table, OPEN.space(table.workload))
 
 
-_IN_OPEN = ("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc", "anole cold")
+_IN_OPEN = (
+    *("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc"),
+    *("anole cold", "anole cold, ends early"),
+)
 SPACES: Mapping[str, Kind] = {
     "constrained": Kind(tuple(TABLE_VARIANTS), buffer_tables, buffer_table),
     "open": Kind(_IN_OPEN, buffer_tables, _open_table),
@@ -98,10 +101,12 @@ def run(job: Job) -> Sequence[Row]:
 def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
     """Returns what a search found, and the effort of its iterations."""
     sizes = batch_sizes(found.trials)
+    failed = [trial.measurement.latency_s is None for trial in found.trials]
     logs = list(found.iterations.values())
     return {
         "trials": len(found.trials),
-        "failed": sum(trial.measurement.latency_s is None for trial in found.trials),
+        "failed": sum(failed),
+        "failed_at_128": sum(failed[:128]),
         "iterations": len(sizes),
         "batches": " ".join(map(str, sizes)),
         **{f"gap_at_{n}": f"{gaps[min(n, len(gaps)) - 1]:.5f}" for n in CHECKPOINTS if n <= len(gaps) or not gaps[-1]},
@@ -146,7 +151,7 @@ TABLES = Experiment(
     "tables",
     ("layer", "space", "variant", "seed", "version"),
     (
-        *("trials", "failed", "iterations", "batches", *(f"gap_at_{n}" for n in CHECKPOINTS)),
+        *("trials", "failed", "failed_at_128", "iterations", "batches", *(f"gap_at_{n}" for n in CHECKPOINTS)),
         *("gap_at_end", *LOGGED, "search_s"),
         *(f"{what}_to_{gap:.0%}" for gap in GAPS for what in ("trials", "search_s")),
     ),

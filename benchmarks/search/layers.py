@@ -37,8 +37,11 @@ COMPARED = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+greedy batch 16", "adatune", "XGB+SA+DE"),
     *("RFEI+SA+DE", "RFEI+CSA+DE", "anole cold"),
 )
+WHOLE = ("AutoTVM, 16 iterations", "Chameleon, 16 iterations")
+_WHOLE_TRIALS = 16 * 64
+"""Searches of the papers' 16 iterations and the most trials of one; all others end after equally many trials."""
 SPACES: Mapping[str, Sequence[str]] = {
-    "open": COMPARED,
+    "open": (*WHOLE, *COMPARED),
     "constrained": COMPARED,
     "AutoTVM's": ("random", "SA+greedy", "anole cold"),
 }
@@ -73,7 +76,7 @@ class Live:
     def experiment(self) -> Experiment:
         """The experiment that runs them."""
         figures = ("trials", "failed", "seconds", "search_s", "build_s", "run_s", "batches", "repeats")
-        columns = (*figures, *(f"ratio_at_{n}" for n in self.checkpoints), "default_ms")
+        columns = (*figures, *(f"ratio_at_{n}" for n in self.checkpoints), "ratio_at_end", "default_ms")
         keys = ("layer", "space", "variant", "seed", "version")
         return Experiment("layers", keys, columns, self.jobs, self.run, is_timed=True)
 
@@ -91,6 +94,7 @@ class Live:
     def run(self, job: Job) -> Sequence[Row]:
         """Tunes a layer, and measures what was found again."""
         layer, space, variant, seed, _ = job
+        budget = _WHOLE_TRIALS if variant in WHOLE else self.trials
         task, settings = _task(self.target, layer, space), _settings(variant)
         target = get_target(task.target)
         trials: list[Trial] = []
@@ -99,7 +103,7 @@ class Live:
         watch = Watch(lambda _, log: logs.append(log), trials.append)
         with measurer_of(task, MeasureOptions(settings.evaluator)) as measurer:
             began_s = time.perf_counter()
-            tune_in_memory(subject, settings, measurer.measure, self.trials, seed=int(seed), watch=watch)
+            tune_in_memory(subject, settings, measurer.measure, budget, seed=int(seed), watch=watch)
             seconds = time.perf_counter() - began_s
             ratios = self._confirmed(measurer, trials, target.default_config(task.workload))
         measured = [trial.measurement for trial in trials]
@@ -114,17 +118,17 @@ class Live:
         return [{**found, **ratios}]
 
     def _confirmed(self, measurer: AnyMeasurer, trials: Sequence[Trial], default: Config) -> Row:
-        """Returns the latency at each checkpoint over that of the default config, and the latter."""
+        """Returns the latency at each checkpoint and at the end over that of the default config, and the latter."""
         fastest = incumbents([trial.measurement.latency_s or float("nan") for trial in trials])
-        at = {n: int(fastest[min(n, len(trials)) - 1]) for n in self.checkpoints}
-        found = {n: trials[place].config for n, place in at.items() if place >= 0}
+        at = {str(n): int(fastest[min(n, len(trials)) - 1]) for n in self.checkpoints} | {"end": int(fastest[-1])}
+        found = {name: trials[place].config for name, place in at.items() if place >= 0}
         rivals = {canonical_json(dict(config)): config for config in (default, *found.values())}
         assert isinstance(measurer, CautiousMeasurer)
         confirmed = measurer.confirm(list(rivals.values()))
         latencies_s = dict(zip(rivals, (each.latency_s for each in confirmed), strict=True))
         base_s = latencies_s[canonical_json(dict(default))]
-        ratios = {n: latencies_s[canonical_json(dict(config))] for n, config in found.items()}
-        told = {f"ratio_at_{n}": f"{own_s / base_s:.4f}" if base_s and own_s else "" for n, own_s in ratios.items()}
+        own = {name: latencies_s[canonical_json(dict(config))] for name, config in found.items()}
+        told = {f"ratio_at_{name}": f"{own_s / base_s:.4f}" if base_s and own_s else "" for name, own_s in own.items()}
         return {**told, "default_ms": "" if base_s is None else f"{1e3 * base_s:.4f}"}
 
 

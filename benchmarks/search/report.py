@@ -6,6 +6,7 @@ import statistics
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +26,9 @@ _SPACES = {
 }
 """The titles of the kinds of spaces of which there are exact tables."""
 
+_FEWER_RUNS = ("GP+CSA", "chameleon one by one")
+"""The variants with fewer trials or seeds than all others, which the tables of all of them leave out."""
+
 _WORST = 100.0
 """The cost over the optimum's that counts at most."""
 
@@ -43,7 +47,7 @@ _OURS = "anole cold"
 _BASELINE = "SA+greedy batch 16"
 """What the price of a trial is compared with: AutoTVM's parts in batches of 16."""
 
-PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", _BASELINE, "random")
+PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", "random")
 """The variants of which prices are told: the presets, the explorer with the slowest search, and two to compare with."""
 
 
@@ -75,7 +79,7 @@ def _by_trials(data: Data) -> str:
     """Returns how many times as fast the configs of a variant are as those of another, by the number of trials."""
     rows, checkpoints = [], (64, 128, 192, 256)
     for what, one, other in BY_TRIALS:
-        costs = [_cost_at(f"gap_at_{n}") for n in checkpoints]
+        costs = [cost_at(f"gap_at_{n}") for n in checkpoints]
         found = [effect(log_ratios(data.get("tables/constrained", ()), other, one, cost)) for cost in costs]
         if all(each is not None and each.low is not None for each in found):
             rows.append((what, *(f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in found if each)))
@@ -113,7 +117,7 @@ def _effects_at_64(data: Data) -> dict[tuple[str, str], Effect]:
     for space in _SPACES:
         runs = data.get(f"tables/{space}", ())
         for variant in dict.fromkeys(row["variant"] for row in runs if row["variant"] != _OURS):
-            own = effect(log_ratios(runs, variant, _OURS, _cost_at("gap_at_64")))
+            own = effect(log_ratios(runs, variant, _OURS, cost_at("gap_at_64")))
             if own is not None and (own.low is not None or not own.p_apart):
                 found[variant, space] = own
     n_spaces = Counter(variant for variant, _ in found)
@@ -127,10 +131,10 @@ def _latency(row: Row) -> tuple[str, str]:
 def _tables(data: Data, space: str, title: str) -> str:
     """Returns how far each variant is from the optimum, on the layers and seeds that all variants have."""
     rows, n_runs = [], 0
-    for variant, runs in _common(data.get(f"tables/{space}", ()), "GP+CSA").items():
+    for variant, runs in _common(data.get(f"tables/{space}", ()), *_FEWER_RUNS).items():
         n_runs = len(runs)
         trials = f"{np.mean([int(row['trials']) for row in runs]):.0f}"
-        gaps = [_interval(runs, _cost_at(at)) for at in ("gap_at_256", "gap_at_end")]
+        gaps = [_interval(runs, cost_at(at)) for at in ("gap_at_256", "gap_at_end")]
         reached = [float(row["trials_to_1%"] or "inf") for row in runs]
         near = (f"{np.isfinite(reached).mean():.0%}", _median(reached, "{:.0f}"))
         seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
@@ -146,31 +150,26 @@ def _tables(data: Data, space: str, title: str) -> str:
     return _section(title, lead, head, [row[1:] for row in sorted(rows)])
 
 
-def _cost_at(column: str) -> Callable[[Row], float]:
+def cost_at(column: str) -> Callable[[Row], float]:
     """Returns what reads the cost over the optimum's after some trials, or at the end of a run that ended before."""
-    return lambda row: min(_WORST, 1 + float(row[column] or row["gap_at_end"] or "nan"))
+    return lambda row: min(1 + float(row[column] or row["gap_at_end"] or "nan"), _WORST)
 
 
 def _prices(data: Data) -> str:
     """Returns the seconds to within 1 % for prices of a trial, beside the baseline's."""
-    own = _common(data.get("tables/constrained", ()), "GP+CSA")
-    base = {(row["layer"], row["seed"]): row for row in own.get(_BASELINE, ())}
-    rows = []
-    for variant, runs in own.items() if base else ():
-        if variant not in PRICED:
-            continue
-        pairs = [(row, base[row["layer"], row["seed"]]) for row in runs]
-        ratios = [
-            float(np.exp(np.mean([np.log(_cost_s(one, price) / _cost_s(other, price)) for one, other in pairs])))
-            for price in PRICES_S
-        ]
-        rows.append((variant, *(f"{ratio:.2f}" for ratio in ratios)))
+    found, runs = [], data.get("tables/constrained", ())
+    for variant in PRICED:
+        own = [effect(log_ratios(runs, variant, _BASELINE, partial(_cost_s, price_s=price))) for price in PRICES_S]
+        if all(each is not None and each.low is not None for each in own):
+            cells = (f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in own if each)
+            found.append((own[-1].value, (variant, *cells)))
     head = ("tuner", *(f"{price:g} s" for price in PRICES_S))
     lead = (
-        f"Seconds of search and trials to within 1 % of the optimum, over those of {_BASELINE} (geometric mean; below"
-        " 1, a tuner is sooner). A run that never comes so near counts with all its seconds, which flatters it."
+        f"Seconds of search and trials to within 1 % of the optimum, over those of {_BASELINE} (geometric means with"
+        " Student's 95 % intervals over layers; below 1, a tuner is sooner). A run that never comes so near counts as"
+        " if it had when it stopped, so tuners that often miss look too good."
     )
-    return _section("What a trial may cost", lead, head, sorted(rows, key=lambda row: float(row[-1])))
+    return _section("What a trial may cost", lead, head, [row for _, row in sorted(found)])
 
 
 def _cost_s(row: Row, price_s: float) -> float:
@@ -207,14 +206,16 @@ def _layers(data: Data) -> str:
     rows, lines = [], data.get("layers", ())
     for space, variant in dict.fromkeys((row["space"], row["variant"]) for row in lines):
         runs = [row for row in lines if (row["space"], row["variant"]) == (space, variant)]
-        found = [row for row in runs if row["ratio_at_256"]]
-        ratio = _interval(found, lambda row: float(row["ratio_at_256"])) if found else ""
-        failed = sum(int(row["failed"]) for row in runs) / sum(int(row["trials"]) for row in runs)
+        found = [row for row in runs if row["ratio_at_end"]]
+        ratio = _interval(found, lambda row: float(row["ratio_at_end"])) if found else ""
+        n_trials = sum(int(row["trials"]) for row in runs)
+        failed = sum(int(row["failed"]) for row in runs) / n_trials
         cells = (ratio, _median([float(row["seconds"]) for row in runs], "{:.0f}"), f"{failed:.0%}")
+        cells = (f"{n_trials / len(runs):.0f}", *cells)
         rows.append((space, variant, f"{len(runs)}/{len({row['layer'] for row in runs})}", *cells))
-    head = ("space", "tuner", "runs/layers", "latency", "seconds", "failed")
+    head = ("space", "tuner", "runs/layers", "trials", "latency", "seconds", "failed")
     lead = (
-        "256 trials live on this processor. The latency is over that of the config that is built without tuning. Rows"
+        "Searches live on this processor. The latency is over that of the config that is built without tuning. Rows"
         " with as many layers are of the same ones. AutoTVM's spaces are as small as those of its own template."
     )
     return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[3])))

@@ -6,7 +6,7 @@ of its own batches, only what it chooses makes a difference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -49,28 +49,36 @@ class SizedGreedy(EpsilonGreedy):
     sizes: tuple[int, ...] = ()
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns a batch of the size whose turn it is."""
-        return super().choose(candidates, history, _size(self.sizes, history, n), rng)
+        """Returns a batch of the size whose turn it is; one config at least is chosen greedily."""
+        size = _size(self.sizes, history, n)
+        own = replace(self, least_random=min(self.least_random, size - 1))
+        return EpsilonGreedy.choose(own, candidates, history, size, rng)
 
 
 @dataclass(frozen=True)
 class SizedAmongBest(Stateless):
-    """Draws batches of given sizes uniformly among the best candidates.
+    """Draws batches of given sizes uniformly among the best candidates, but for a few configs of the whole space.
 
     Attributes:
         n_best: number of the best candidates to draw from.
         sizes: the sizes of the batches in order; what follows them has the size that is asked for.
+        least_random: how many configs of a batch are drawn from the whole space; one at least is of the best.
     """
 
     name: ClassVar[str] = "sized_among_best"
 
     n_best: int = 64
     sizes: tuple[int, ...] = ()
+    least_random: int = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
         """Returns a batch of the size whose turn it is."""
-        best, size = candidates.vectors[: self.n_best], _size(self.sizes, history, n)
-        return best[rng.choice(len(best), min(size, len(best)), replace=False)]
+        best = candidates.vectors[: self.n_best]
+        size = min(_size(self.sizes, history, n), len(best))
+        n_best = min(size, max(1, size - self.least_random))
+        kept = best[rng.choice(len(best), n_best, replace=False)]
+        seen = np.concatenate([history.visited, history.space.identities(kept)])
+        return np.concatenate([kept, history.space.sample(size - n_best, rng, exclude=seen)])
 
 
 def _size(sizes: tuple[int, ...], history: History, n: int) -> int:

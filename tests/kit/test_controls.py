@@ -52,4 +52,8 @@ def test_draws_among_the_best_alone():
     drawn = [sampler.choose(candidates, History(space, 1), 64, np.random.default_rng(seed)) for seed in range(40)]
     assert {len(each) for each in drawn} == {4}
     found = {index for each in drawn for index in space.indices(each).tolist()}
-    assert found == set(space.indices(vectors[:10]).tolist())
+    best = set(space.indices(vectors[:10]).tolist())
+    assert found == best
+    mixed = SizedAmongBest(n_best=10, sizes=(4, 2), least_random=3).start(space)
+    batch = mixed.choose(candidates, History(space, 1), 64, np.random.default_rng(0))
+    assert [index in best for index in space.indices(batch).tolist()] == [True, False, False, False]
