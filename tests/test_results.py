@@ -90,9 +90,10 @@ def of_the_presets() -> list[str]:
         statistics.median_high([float(own[place]["trials_to_1%"] or "inf") for place in common])
         for own in runs.values()
     ]
-    own = rows("search/pretrained.csv", kind="constrained", variant="merit as margin")
+    own = rows("search/tables.csv", space="constrained", variant="anole cold")
     near = [
-        f"{statistics.mean(float(row[f'gap_at_{n}']) <= 0.01 for row in own):.0%}".replace("%", " %") for n in (1, 16)
+        f"{statistics.mean(float(row['trials_to_1%'] or 'inf') <= n for row in own):.0%}".replace("%", " %")
+        for n in (1, 16)
     ]
     return [f"**{near[0]}** of {len(own)} runs", f"batch of 16 in {near[1]}", f"{min(trials):.0f} trials and more"]
 
@@ -331,12 +332,12 @@ def test_what_a_calibration_is_worth_is_what_its_files_say() -> None:
 
 def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
     from benchmarks.search.evidence import effect, log_ratios
+    from benchmarks.search.report import cost_at
 
     found = rows("search/tables.csv", space="constrained")
 
     def said(over: str, under: str, column: str, form: str) -> str:
-        read = (lambda row: 1 + float(row[column] or "nan")) if column.startswith("gap") else column
-        own = effect(log_ratios(found, over, under, read))
+        own = effect(log_ratios(found, over, under, cost_at(column) if column.startswith("gap") else column))
         return form.format(own.value, own.low, own.high)
 
     search, of_vta, readme, dcoc = (

@@ -205,13 +205,14 @@ methods are equivalent, and {open} cannot be told. Of {premises} premises {premi
 
 [The protocol](protocol.md) says when a claim holds, does not hold, when both methods are equivalent, and when it cannot
 be told, which does not mean equal: any effect within the interval is possible. Intervals are Student's, over the means
-of layers or of families of networks. `make bench-search` adds runs. `exact` means exact tables of the accelerator's
-whole constrained spaces ([searches](data/search/tables.csv), [convergence](data/search/convergence.csv),
-[clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The rest is whole networks
-([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)) and
+of layers or of families of networks, and not corrected for the number of claims, as p-values are. `make bench-search`
+adds runs. `exact` means exact tables of the accelerator's whole constrained spaces ([searches](data/search/tables.csv),
+[convergence](data/search/convergence.csv), [clusters](data/search/clusters.csv),
+[networks](data/search/accelerator.csv)). The rest is whole networks ([seconds](data/search/networks_tuned.csv),
+[latencies](data/search/networks_timed.csv)), [live layers](data/search/layers.csv) and
 [evaluators](data/search/evaluators.csv).
 
-| source | claim | theirs | here (95 % interval; pairs/places) | setting | p of a difference, of 2 % or more | verdict |
+| source | claim | theirs | here (95 % interval; pairs/places) | setting | corrected p: no difference, one of 2 % or more | verdict |
 |---|---|---|---|---|---|---|"""
 
 

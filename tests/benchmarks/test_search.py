@@ -231,7 +231,7 @@ def test_tuners_in_several_kinds_of_spaces_are_told_beside_anole_after_64_trials
     ]
     measured = [each for each in lines if each["variant"] != "dcoc"]
     found = sections({"tables/constrained": lines, "tables/measured": measured})
-    (section,) = [each for each in found if "Beside `anole`" in each]
+    section, _ = [each for each in found if "Beside `anole`" in each]
     assert "corrected for all 4 comparisons" in " ".join(section.split()) and "dcoc" not in section
     for variant, begin, verdict in (("random", "2.00 (", ") behind"), ("descent", "1.00 (", ") equivalent")):
         own, nothing, same = cells_of(section, f"| {variant} |")[1:]
