@@ -212,7 +212,7 @@ adds runs. `exact` means exact tables of the accelerator's whole constrained spa
 [latencies](data/search/networks_timed.csv)), [live layers](data/search/layers.csv) and
 [evaluators](data/search/evaluators.csv).
 
-| source | claim | theirs | here (95 % interval; pairs/places) | setting | corrected p: no difference, one of 2 % or more | verdict |
+| source | claim | theirs | here (95 % interval; pairs/places) | setting | p: no difference, 2 % or more | verdict |
 |---|---|---|---|---|---|---|"""
 
 

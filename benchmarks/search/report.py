@@ -101,10 +101,10 @@ def _beside_anole(data: Data, n_trials: int) -> str:
         interval = "" if each.low is None else f" ({each.low:.2f}-{each.high:.2f})"
         cells[at] = f"{each.value:.2f}{interval} {verdict}".strip()
     lead = (
-        f"Cost of the best config of {n_trials} trials over that of `anole` without a warm start, of tuners and controls"
-        " in two or more kinds of spaces (geometric means with Student's 95 % intervals over layers). A verdict,"
-        f" corrected for all {len(found)} comparisons, stands where there is one. The merit of `anole` was chosen on the"
-        " constrained spaces. Until the 64th trial, tuners in batches of 64 have only drawn configs."
+        f"Cost of the best config of {n_trials} trials over that of `anole` without a warm start, of tuners and"
+        " controls in two or more kinds of spaces (geometric means with Student's 95 % intervals over layers). A"
+        f" verdict, corrected for all {len(found)} comparisons, stands where there is one. The merit of `anole` was"
+        " chosen on the constrained spaces. Until the 64th trial, tuners in batches of 64 have only drawn configs."
     )
     variants = sorted({variant for variant, _ in cells})
     rows = [(variant, *(cells.get((variant, space), "") for space in _SPACES)) for variant in variants]
