@@ -44,6 +44,7 @@ NETWORKS = ("squeezenet1_1", "resnet18", "mobilenet_v2", "alexnet", "vgg16")
 OURS: dict[str, Mapping[str, Any]] = {
     "anole": {"tuning": {"preset": "anole", "trials": 128}},
     "anole, 60 s": {"tuning": {"preset": "anole", "total_seconds": 60}},
+    "anole, 20 s": {"tuning": {"preset": "anole", "total_seconds": 20}},
     "anole, no trials": {"tuning": {"preset": "anole", "trials": 0}},
     "anole, 4 trials": {"tuning": {"preset": "anole", "trials": 4}},
     "anole, 4 trials, calibrated": {"tuning": {"preset": "anole", "trials": 4}, "calibrate_minutes": 15},
@@ -51,6 +52,7 @@ OURS: dict[str, Mapping[str, Any]] = {
     "anole, direct": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 128}},
     "anole, direct, no trials": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 0}},
     "anole, open": {"target": {"space": "open"}, "tuning": {"preset": "anole", "trials": 128}},
+    "random": {"tuning": {"preset": "random", "trials": 128}},
     "random, direct": {"target": {"exact": True}, "tuning": {"preset": "random", "trials": 128}},
     "random, open": {"target": {"space": "open"}, "tuning": {"preset": "random", "trials": 128}},
     # As published: open spaces, 1000 trials of a task at most, and Chameleon's 16 iterations.
@@ -83,9 +85,9 @@ REFERENCES = ("onnxruntime", "openvino", "torch.compile")
 """Engines that are timed beside; the last one tunes when it starts."""
 
 ORDER = (
-    *("anole", "anole, no trials", "anole, 4 trials", "anole, 4 trials, calibrated", "anole, 60 s"),
+    *("anole", "anole, no trials", "anole, 4 trials", "anole, 4 trials, calibrated", "anole, 60 s", "anole, 20 s"),
     *("autotvm, 60 s", "chameleon, 60 s", "adatune, 60 s"),
-    *("anole, direct", "anole, direct, no trials", "anole, open", "random, direct", "random, open"),
+    *("anole, direct", "anole, direct, no trials", "anole, open", "random", "random, direct", "random, open"),
     *("metaschedule 64", "chameleon", "adatune"),
     *("autotvm with adaptive sampling", "autotvm", "chameleon with greedy sampling", "metaschedule 256"),
 )
