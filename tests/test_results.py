@@ -6,8 +6,8 @@ import csv
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -387,6 +387,57 @@ def test_a_calibration_makes_a_tuned_network_in_a_minute() -> None:
     said = " ".join((RESULTS / "search.md").read_text().split())
     (row,) = rows("search/factorial_zen4.csv", network="resnet18", engine="anole, 4 trials, calibrated")
     assert float(row["ratio"]) < 1.02 and f"four trials a task take {float(row['seconds']):.0f} s" in said
+
+
+def test_what_tuners_have_after_as_many_seconds_is_what_the_file_says() -> None:
+    said = " ".join((RESULTS / "search.md").read_text().split())
+    found = {(row["network"], row["engine"]): row for row in rows("search/minute_zen4.csv")}
+
+    def ratios(network: str, *engines: str) -> Iterator[str]:
+        return (f"{float(found[network, engine]['ratio']):.2f}" for engine in engines)
+
+    rivals = [f"{tuner}, 60 s" for tuner in ("chameleon", "autotvm", "adatune")]
+    of_resnet = ratios("resnet18", *rivals, "anole, no trials", "openvino", "onnxruntime", "random", "anole")
+    assert (
+        "ResNet-18 by `chameleon` takes {} times as long as by `anole`, by `autotvm` {} times and by `adatune` {}"
+        " times; untuned {} times, OpenVINO {}, ONNX Runtime {}.".format(*islice(of_resnet, 6))
+    ) in said
+    assert (
+        "`random` with 128 trials a task comes to {}, `anole` with up to 128 to {}.".format(*of_resnet)
+        + " `anole` takes {} s and `random` {} s".format(
+            *(f"{float(found['resnet18', tuner]['seconds']):.0f}" for tuner in ("anole", "random"))
+        )
+    ) in said
+    both = (*ratios("squeezenet1_1", *rivals[:2]), *ratios("squeezenet1_1", "anole, no trials"))
+    assert both[0] == both[1]
+    assert (
+        f"SqueezeNet takes {both[0]} times as long by `autotvm` and by `chameleon`, and untuned {both[2]} times" in said
+    )
+    short = found["resnet18", "anole, 20 s"]
+    assert (
+        f"complete after {float(short['seconds']):.0f} s, and takes {float(short['ratio']):.2f} and, timed again,"
+        f" {float(short['ratio_again']):.2f} times as long"
+    ) in said
+    again = [float(row["ratio_again"]) / float(row["ratio"]) for row in found.values() if row["ratio_again"]]
+    assert f"differed by up to {100 * max(max(each, 1 / each) - 1 for each in again):.0f} %" in said
+
+
+def test_what_small_spaces_give_is_what_the_file_says() -> None:
+    from benchmarks.search.layers import LIVE, space_of
+
+    said = " ".join((RESULTS / "search.md").read_text().split())
+    figures = []
+    for space, variant in (("AutoTVM's", "SA+greedy"), ("open", "AutoTVM, 16 iterations")):
+        own = rows("search/layers.csv", space=space, variant=variant, seed="0")
+        assert len(own) == 6
+        mean = statistics.geometric_mean(float(row["ratio_at_end"]) for row in own)
+        figures += [f"{mean:.2f}", f"{statistics.median_high(float(row['seconds']) for row in own):.0f}"]
+    small, small_s, large, large_s = figures
+    assert f"come to {small} of the untuned config's latency in {small_s} s a layer (256 trials)" in said
+    assert f"in the open ones to {large} in {large_s} s (1,024 trials)" in said
+    layers = sorted({job[0] for job in LIVE.jobs()})
+    sizes = [space_of("cpu", layer, "AutoTVM's").size for layer in layers]
+    assert f"{min(sizes):,} to {max(sizes):,} configs for six layers" in said and len(layers) == 6
 
 
 def test_the_tables_of_ranges_are_those_of_their_file() -> None:
