@@ -40,12 +40,14 @@ COMPARED = (
 WHOLE = ("AutoTVM, 16 iterations", "Chameleon, 16 iterations")
 _WHOLE_TRIALS = 16 * 64
 """Searches of the papers' 16 iterations and the most trials of one; all others end after equally many trials."""
+_AUTOTVM = "AutoTVM's"
+"""The part of an open space that AutoTVM's own template has, see `_restriction`."""
 SPACES: Mapping[str, Sequence[str]] = {
     "open": (*WHOLE, *COMPARED),
     "constrained": COMPARED,
-    "AutoTVM's": ("random", "SA+greedy", "anole cold"),
+    _AUTOTVM: ("random", "SA+greedy", "anole cold"),
 }
-"""The variants that are compared in each kind of space; the last kind is a part of the open spaces (`_restriction`)."""
+"""The variants that are compared in each kind of space."""
 CHECKPOINTS = (16, 64, 128, 192, 256)
 """Trials after which runs are compared; with batches of 64, only the last one is after three fits of the surrogate."""
 
@@ -165,20 +167,14 @@ def _restriction(target: str, layer: str, space: str) -> Mapping[str, Sequence[A
     together, and otherwise the kernel's columns may be unrolled. Here, that is the splits of ``tile_rc``, ``tile_f``
     and ``tile_x``, and one of ``tile_y`` or ``tile_rx``.
     """
-    if space != "AutoTVM's":
+    if space != _AUTOTVM:
         return {}
     task = _task(target, layer, space)
     w = task.workload
     assert isinstance(w, Conv2d)
     known = {knob.name: knob.values for knob in get_target(task.target).space(w).knobs}
     rows = (1, 2) if w.kernel == (1, 1) else (1,)
-    fixed = {
-        "auto_unroll_max_step": 64,
-        "unroll_explicit": 1,
-        "parallel_order": "fy",
-        "tile_order": "fyx",
-        "prefetch": 0,
-    }
+    fixed = dict(auto_unroll_max_step=64, unroll_explicit=1, parallel_order="fy", tile_order="fyx", prefetch=0)
     return {
         "tile_f": [each for each in known["tile_f"] if each[1] == 1 and each[0] * each[2] == w.out_channels],
         "tile_y": [each for each in known["tile_y"] if each[1] == 1 and each[2] in rows],

@@ -104,7 +104,8 @@ def _beside_anole(data: Data, n_trials: int) -> str:
         f"Cost of the best config of {n_trials} trials over that of `anole` without a warm start, of tuners and"
         " controls in two or more kinds of spaces (geometric means with Student's 95 % intervals over layers). A"
         f" verdict, corrected for all {len(found)} comparisons, stands where there is one. The merit of `anole` was"
-        " chosen on the constrained spaces. Until the 64th trial, tuners in batches of 64 have only drawn configs."
+        " chosen on the constrained spaces."
+        + (" Until then, tuners in batches of 64 have only drawn configs." if n_trials <= 64 else "")
     )
     variants = sorted({variant for variant, _ in cells})
     rows = [(variant, *(cells.get((variant, space), "") for space in _SPACES)) for variant in variants]
@@ -210,15 +211,15 @@ def _layers(data: Data) -> str:
         ratio = _interval(found, lambda row: float(row["ratio_at_end"])) if found else ""
         n_trials = sum(int(row["trials"]) for row in runs)
         failed = sum(int(row["failed"]) for row in runs) / n_trials
-        cells = (ratio, _median([float(row["seconds"]) for row in runs], "{:.0f}"), f"{failed:.0%}")
-        cells = (f"{n_trials / len(runs):.0f}", *cells)
-        rows.append((space, variant, f"{len(runs)}/{len({row['layer'] for row in runs})}", *cells))
+        seconds = _median([float(row["seconds"]) for row in runs], "{:.0f}")
+        counts = (f"{len(runs)}/{len({row['layer'] for row in runs})}", f"{n_trials / len(runs):.0f}")
+        rows.append((space, variant, *counts, ratio, seconds, f"{failed:.0%}"))
     head = ("space", "tuner", "runs/layers", "trials", "latency", "seconds", "failed")
     lead = (
         "Searches live on this processor. The latency is over that of the config that is built without tuning. Rows"
         " with as many layers are of the same ones. AutoTVM's spaces are as small as those of its own template."
     )
-    return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[3])))
+    return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[4])))
 
 
 def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:
