@@ -358,6 +358,40 @@ def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
     assert said("MAPPO+greedy", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy") in dcoc
 
 
+def test_what_is_said_of_anole_and_of_failures_on_tables_is_what_the_file_says() -> None:
+    said = " ".join((RESULTS / "search.md").read_text().split())
+
+    def runs(space: str, variant: str) -> list[Row]:
+        return rows("search/tables.csv", space=space, variant=variant)
+
+    def means(found: list[Row], *columns: str) -> Iterator[str]:
+        return (f"{statistics.mean(int(row[column]) for row in found):.0f}" for column in columns)
+
+    near = [float(row["trials_to_1%"] or "inf") for row in runs("constrained", "anole cold")]
+    one, batch = (f"{statistics.mean(each <= n for each in near):.0%}".replace("%", " %") for n in (1, 16))
+    assert (
+        f"after one trial in {one} of {len(near)} runs, and after the first batch, before learning, in {batch}" in said
+    )
+    ships = runs("constrained", "anole cold, ends early")
+    share = f"{statistics.mean(float(row['gap_at_end']) <= 0.01 for row in ships):.0%}".replace("%", " %")
+    assert f"it ends after {next(means(ships, 'trials'))} trials in the mean, within 1 % in {share}" in said
+    sampled, baseline = runs("open", "chameleon"), runs("open", "SA+greedy")
+    first = [
+        f"{statistics.mean(int(row['failed_at_128']) / min(128, int(row['trials'])) for row in found):.0%}"
+        for found in (sampled, baseline)
+    ]
+    assert (
+        "{} of Chameleon's first 128 configs cannot be lowered, and {} of AutoTVM's".format(
+            *(each.replace("%", " %") for each in first)
+        )
+        in said
+    )
+    whole = [" of ".join(means(found, "failed", "trials")) for found in (sampled, baseline)]
+    assert f"it is {whole[0]} and {whole[1]}:" in said
+    twice = [float(each) for variant in ("dcoc", "chameleon") for each in means(runs("constrained", variant), "trials")]
+    assert f"with {twice[0] / twice[1]:.1f} times its trials" in said
+
+
 def test_pages_count_the_claims_alike() -> None:
     holds, gains, *_, open_ = re.findall(r"\d+", of_the_papers()[0])
     assert holds == "2" and f"the papers' {gains} claims on gains that were measured here, two hold" in (
@@ -540,7 +574,7 @@ def test_a_description_has_command_machine_commit_and_state() -> None:
         assert row["command"] and row["shows"], name
         assert row["machine"] in ("EPYC", "Zen 4", "Zen 3", "Xeon"), name
         assert re.fullmatch(r"2026-11-\d\d(/2026-11-\d\d)?", row["date"]), name
-        assert re.fullmatch(r"[0-9a-f]{7}( and [0-9a-f]{7})?", row["commit"]), name
+        assert re.fullmatch(r"[0-9a-f]{7}((, [0-9a-f]{7})* and [0-9a-f]{7})?", row["commit"]), name
         assert row["state"] == "current" or re.match(r"stale: .{10}", row["state"]), name
         assert set(row) == {"file", "shows", "command", "machine", "date", "commit", "state"}, name
 
