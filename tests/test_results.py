@@ -392,6 +392,19 @@ def test_what_is_said_of_anole_and_of_failures_on_tables_is_what_the_file_says()
     assert f"with {twice[0] / twice[1]:.1f} times its trials" in said
 
 
+def test_what_is_said_of_open_spaces_and_of_networks_is_what_the_page_of_claims_says() -> None:
+    said = " ".join((RESULTS / "search.md").read_text().split())
+    table = (RESULTS / "claims.md").read_text().partition("## Beside `anole` after 256 trials")[2].partition("\n## ")[0]
+    open_ = {line[0]: line[2] for line in map(cells, table.splitlines()) if len(line) == 4}
+    behind = {tuner for tuner, cell in open_.items() if "behind" in cell}
+    assert behind >= {"SA+greedy", "SA+AS", "chameleon", "dcoc"} and not behind & {"adatune", "PPO+greedy"}
+    early = re.match(r"1\.(\d\d) \(1\.(\d\d)-1\.(\d\d)\)", open_["anole cold, ends early"])
+    assert early and "early end costs {} % ({} to {}) beside 256".format(*early.groups()) in said
+    (mobile,) = [line for line in lines_of("claims.md") if line[0] == "mobilenet_v2"]
+    own, other = (round(float(mobile[at])) for at in (3, 4))
+    assert f"`anole` is {own} % from the optimum on MobileNet v2, and `autotvm` {other} %" in said
+
+
 def test_pages_count_the_claims_alike() -> None:
     holds, gains, *_, open_ = re.findall(r"\d+", of_the_papers()[0])
     assert holds == "2" and f"the papers' {gains} claims on gains that were measured here, two hold" in (

@@ -83,14 +83,19 @@ def _alike(row: Row) -> float:
 
 
 def _batch(row: Row) -> float:
-    """Returns the mean size of a run's batches; its last one does not count, unless it is the only one."""
-    sizes = list(map(int, row["batches"].split()))
-    return float(np.mean(sizes[:-1] or sizes))
+    """Returns the mean size of a run's batches."""
+    return float(np.mean(_whole_batches(row)))
 
 
 def _not_of_16(row: Row) -> float:
-    """Returns the share of a run's batches that are not of 16; its last one does not count."""
-    return max(1e-3, float(np.mean([int(each) != 16 for each in row["batches"].split()[:-1]])))
+    """Returns the share of a run's batches that are not of 16."""
+    return max(1e-3, float(np.mean([each != 16 for each in _whole_batches(row)])))
+
+
+def _whole_batches(row: Row) -> list[int]:
+    """Returns the sizes of a run's batches but the last one, unless it is the only one."""
+    sizes = list(map(int, row["batches"].split()))
+    return sizes[:-1] or sizes
 
 
 FIGURES: Mapping[str, Figure] = {
