@@ -90,7 +90,7 @@ bench-search: env  ## settle the papers' claims, and time tuners from nothing to
 
 bench-vta: env  ## simulate whole design spaces of the accelerator that have no table yet, and time the simulator
 	python -m benchmarks.accelerator.tables
-	python -m benchmarks.accelerator.tables --models all
+	python -m benchmarks.accelerator.tables --models
 	python -m benchmarks.accelerator.rate > docs/results/data/vta_rate.csv
 
 bench-accelerator: env  ## find the exact front of an accelerator for seven networks, and compare searches for it; resumes where it stopped

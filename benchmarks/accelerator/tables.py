@@ -39,7 +39,7 @@ from anole.targets.vta.settings import describe_vta
 from anole.targets.vta.target import VtaTarget, as_conv2d
 from anole.targets.vta.templates.design import BUFFERS, PROGRAM, hardware_config, programs_of
 from anole.task import Conv2d, Workload
-from benchmarks.common.arguments import described, log_progress
+from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.common.rows import read_rows
 from tests.kit.tables import Replay, Table
 
@@ -76,11 +76,11 @@ _CHUNK = 16
 def main() -> None:
     """Writes the missing tables."""
     parser = described(__doc__)
-    parser.add_argument("--models", default="", help=f"all, or comma-separated, from {', '.join(MODELS)}")
+    parser.add_argument("--models", nargs="?", const="", help=f"all, or comma-separated, from {', '.join(MODELS)}")
     parser.add_argument("--processes", type=int, default=available_cores())
     given = parser.parse_args()
     log_progress()
-    models = MODELS if given.models == "all" else [name for name in given.models.split(",") if name]
+    models = [] if given.models is None else chosen(given.models, MODELS)
     found = {model: layers_of(model) for model in models}
     if models:
         counts = {**networks(), **{model: {_name(layer): n for layer, n in own} for model, own in found.items()}}

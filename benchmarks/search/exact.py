@@ -49,7 +49,7 @@ OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
 
 
 @dataclass(frozen=True)
-class Kind:
+class SpaceKind:
     """A kind of spaces: the variants that are compared in it, the files of its tables by layer, and how one is read."""
 
     variants: Sequence[str]
@@ -67,10 +67,10 @@ _IN_OPEN = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc"),
     *("anole cold", "anole cold, ends early"),
 )
-SPACES: Mapping[str, Kind] = {
-    "constrained": Kind(tuple(TABLE_VARIANTS), buffer_tables, buffer_table),
-    "open": Kind(_IN_OPEN, buffer_tables, _open_table),
-    "measured": Kind(tuple(MEASURED_VARIANTS), measured_tables, measured_table),
+SPACES: Mapping[str, SpaceKind] = {
+    "constrained": SpaceKind(tuple(TABLE_VARIANTS), buffer_tables, buffer_table),
+    "open": SpaceKind(_IN_OPEN, buffer_tables, _open_table),
+    "measured": SpaceKind(tuple(MEASURED_VARIANTS), measured_tables, measured_table),
 }
 """All kinds of spaces of which there are exact tables."""
 

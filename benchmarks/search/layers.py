@@ -90,13 +90,16 @@ class Live:
                     task, values = _task(self.target, layer, space), _restriction(self.target, layer, space)
                     for variant in variants:
                         settings = _settings(variant).to_json()
-                        version = version_of(task.key, settings, TUNER_VERSION, self.trials, *filter(None, [values]))
+                        budget = self._budget(variant)
+                        version = version_of(task.key, settings, TUNER_VERSION, budget, *filter(None, [values]))
                         yield layer, space, variant, str(seed), version
+
+    def _budget(self, variant: str) -> int:
+        return _WHOLE_TRIALS if variant in WHOLE else self.trials
 
     def run(self, job: Job) -> Sequence[Row]:
         """Tunes a layer, and measures what was found again."""
         layer, space, variant, seed, _ = job
-        budget = _WHOLE_TRIALS if variant in WHOLE else self.trials
         task, settings = _task(self.target, layer, space), _settings(variant)
         target = get_target(task.target)
         trials: list[Trial] = []
@@ -105,7 +108,7 @@ class Live:
         watch = Watch(lambda _, log: logs.append(log), trials.append)
         with measurer_of(task, MeasureOptions(settings.evaluator)) as measurer:
             began_s = time.perf_counter()
-            tune_in_memory(subject, settings, measurer.measure, budget, seed=int(seed), watch=watch)
+            tune_in_memory(subject, settings, measurer.measure, self._budget(variant), seed=int(seed), watch=watch)
             seconds = time.perf_counter() - began_s
             ratios = self._confirmed(measurer, trials, target.default_config(task.workload))
         measured = [trial.measurement for trial in trials]

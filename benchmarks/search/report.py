@@ -212,14 +212,15 @@ def _layers(data: Data) -> str:
         n_trials = sum(int(row["trials"]) for row in runs)
         failed = sum(int(row["failed"]) for row in runs) / n_trials
         seconds = _median([float(row["seconds"]) for row in runs], "{:.0f}")
-        counts = (f"{len(runs)}/{len({row['layer'] for row in runs})}", f"{n_trials / len(runs):.0f}")
+        layers = " ".join(sorted({row["layer"] for row in runs}))
+        counts = (layers, str(len(runs)), f"{n_trials / len(runs):.0f}")
         rows.append((space, variant, *counts, ratio, seconds, f"{failed:.0%}"))
-    head = ("space", "tuner", "runs/layers", "trials", "latency", "seconds", "failed")
+    head = ("space", "tuner", "layers", "runs", "trials", "latency", "seconds", "failed")
     lead = (
-        "Searches live on this processor. The latency is over that of the config that is built without tuning. Rows"
-        " with as many layers are of the same ones. AutoTVM's spaces are as small as those of its own template."
+        "Searches live on this processor. The latency is over that of the config that is built without tuning."
+        " AutoTVM's spaces are as small as those of its own template."
     )
-    return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[4])))
+    return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[5])))
 
 
 def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:

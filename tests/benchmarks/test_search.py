@@ -275,8 +275,8 @@ def test_live_layers_are_told_by_space_with_their_failures():
     }
     lines = [plain | {"seed": str(seed), "failed": str(64 * seed)} for seed in range(3)]
     (section,) = sections({"layers": [*lines, lines[0] | {"space": "constrained", "ratio_at_end": ""}]})
-    assert "| open | adatune | 3/1 | 256 | 1.500 (1.500-1.500) | 60 | 25% |" in section
-    assert "| constrained | adatune | 1/1 | 256 |  | 60 | 0% |" in section
+    assert "| open | adatune | L8 | 3 | 256 | 1.500 (1.500-1.500) | 60 | 25% |" in section
+    assert "| constrained | adatune | L8 | 1 | 256 |  | 60 | 0% |" in section
 
 
 def test_the_page_quotes_the_figures_of_what_was_learned_across_tasks(monkeypatch, capsys):
