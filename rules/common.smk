@@ -34,11 +34,13 @@ if SPEC.parent.resolve() != Path.cwd():
     )
 
 
+OVERRIDES = {key: value for key, value in config.items() if key != "spec"}
+
+
 def load_pipeline():
-    """Reads models.yaml; in a job on a node of a cluster, targets are what the main process found and not the node."""
-    overrides = {key: value for key, value in config.items() if key != "spec"}
+    """Read models.yaml; in a job on a node of a cluster, targets are what the main process found and not the node."""
     try:
-        return Pipeline.load(SPEC, overrides, kept=not workflow.is_main_process)
+        return Pipeline.load(SPEC, OVERRIDES, kept=not workflow.is_main_process)
     except AnoleError as error:
         give_up(error)
 
@@ -50,6 +52,7 @@ answers = Answers(
     wait_for_model=lambda model, target: checkpoints.extract.get(
         model=model, target=target
     ),
+    overrides=OVERRIDES,
 )
 pipeline = answers.pipeline
 

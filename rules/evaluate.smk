@@ -21,5 +21,6 @@ rule evaluate:
     params:
         anole=launcher,
         required=answers.required,
+        declared=answers.declared,
     shell:
-        "{params.anole} evaluate {input} --output {output} {params.required} 2> {log}"
+        "{params.anole} evaluate {input} --output {output} {params.required} {params.declared} 2> {log}"

@@ -17,6 +17,7 @@ checkpoint extract:
         entry=answers.model_entry,
         description=answers.target_description,
         versions=answers.versions,
+        files=answers.digest,
     shell:
         "{params.anole} extract {wildcards.model} --target {wildcards.target} --entry {params.entry} "
-        "--target-description {params.description} --tasks work/tasks --manifest {output} 2> {log}"
+        "--target-description {params.description} {params.files} --tasks work/tasks --manifest {output} 2> {log}"

@@ -14,5 +14,6 @@ rule quantise:
     params:
         anole=launcher,
         entry=answers.own_entry,
+        files=answers.digest,
     shell:
         "{params.anole} quantise {wildcards.model} --entry {params.entry} --output {output} 2> {log}"

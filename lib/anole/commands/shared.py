@@ -109,6 +109,7 @@ SPEC = click.option(
     show_default=True,
     help="The file that lists models, targets and builds; its folder is the project folder.",
 )
+FILES = click.option("--files", help="The digest of the model's files, with --entry.")
 REQUIRED = click.option("--required", is_flag=True, help="Fail where this machine is not the build's target.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ORDER = click.option(

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from anole.commands import candidates
 from anole.commands.shared import (
+    FILES,
     ORDER,
     PATH,
     REQUIRED,
@@ -63,9 +64,17 @@ def describe(target: str, asked: Any, output: Path | None, spec: Path) -> None:
 @click.option("--target-description", "description", type=Json(), help="The target's complete description.")
 @click.option("--manifest", type=PATH, help="Where the model's list of tasks is written.  [default: in work/models]")
 @click.option("--tasks", type=PATH, help=f"Folder of the tasks.  [default: {layout.TASKS}]")
+@FILES
 @SPEC
 def extract(
-    model: str, target: str, entry: Any, description: Any, manifest: Path | None, tasks: Path | None, spec: Path
+    model: str,
+    target: str,
+    entry: Any,
+    description: Any,
+    manifest: Path | None,
+    tasks: Path | None,
+    files: str | None,
+    spec: Path,
 ) -> None:
     """Split MODEL into its distinct tasks for a target.
 
@@ -78,11 +87,12 @@ def extract(
 
     if entry is None or description is None:
         manifest, tasks = enter_project(spec, manifest, tasks)
-        found, description = find_model(Path(spec.name), model, target)
+        found, description, files = find_model(Path(spec.name), model, target)
     else:
         found = ModelSpec.from_json(model, entry)
     spare_torch(found)
-    extract_model(found, target, description, manifest or layout.manifest_path(model, target), tasks or layout.TASKS)
+    manifest = manifest or layout.manifest_path(model, target)
+    extract_model(found, target, description, manifest, tasks or layout.TASKS, files)
 
 
 @click.command(epilog="Example: anole quantise resnet18 --float node_Conv_291")
@@ -275,7 +285,17 @@ def accelerator(accelerator: str, receipts: tuple[Path, ...], order: Any, output
     help="Also time it beside busy processes: their numbers, such as 0,1,2.",
 )
 @REQUIRED
-def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[int, ...], required: bool) -> None:
+@click.option("--spec", type=PATH, help="The models.yaml that lists the model.  [default: in the build's project]")
+@click.option("--overrides", type=Json(), help="Values laid over models.yaml, as `snakemake --config` gives them.")
+def evaluate(
+    folder: Path,
+    output: Path | None,
+    rounds: int,
+    neighbours: tuple[int, ...],
+    required: bool,
+    spec: Path | None,
+    overrides: Any,
+) -> None:
     """Check and time the build in FOLDER.
 
     FOLDER is a build, such as those in builds. The references are PyTorch and ONNX Runtime; for the simulated
@@ -287,13 +307,15 @@ def evaluate(folder: Path, output: Path | None, rounds: int, neighbours: tuple[i
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_network
     from anole.evaluate.timing.turns import Pace
+    from anole.project.quantised import declared_model
 
     build = read_build(folder)
+    declared = declared_model(spec or layout.project_of_build(folder.absolute()) / "models.yaml", build, overrides)
     if required:
         require_target(f"build {build.name}", build.target_description)
     spare_torch(build.model_spec)
     evaluation = output or layout.evaluation_path(folder.name)
-    evaluate_network(folder, evaluation, compile_redrawn, Pace(rounds=rounds), neighbours)
+    evaluate_network(folder, evaluation, compile_redrawn, Pace(rounds=rounds), neighbours, declared)
 
 
 @click.command(epilog="Example: anole merge")

@@ -64,7 +64,10 @@ class ModelSpec:
         return replace(self, inputs=fixed, dims=dims)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the entry of models.yaml as plain JSON values, without the name."""
+        """Return the entry of models.yaml as plain JSON values, without the name.
+
+        Inputs are a list of pairs: their order decides which argument each one is, and JSON objects have no order.
+        """
         inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
         for name, symbols in self.named.items():
             inputs[name] = [
@@ -76,12 +79,13 @@ class ModelSpec:
         dims = {name: str(self.ranges[name]) if name in self.ranges else size for name, size in self.dims.items()}
         # Manifests hold the entry: a key that is not given leaves it as it was before there was such a key.
         optional = {"calibration": self.calibration, "dims": dims, "outputs": list(self.outputs)}
-        return {"source": self.source, "inputs": inputs, **{key: value for key, value in optional.items() if value}}
+        pairs = [list(pair) for pair in inputs.items()]
+        return {"source": self.source, "inputs": pairs, **{key: value for key, value in optional.items() if value}}
 
     @classmethod
     def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
-        """Returns the model of an entry that `to_json` made."""
-        given = entry.get("inputs", {})
+        """Return the model of an entry that `to_json` made; its inputs may also be an object, as in models.yaml."""
+        given = dict(entry.get("inputs", ()))
         detailed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
         shapes = {key: detailed[key].get("shape") if key in detailed else each for key, each in given.items()}
         varying = Varying()

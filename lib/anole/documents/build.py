@@ -244,10 +244,15 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def refuse_other_files(folder: Path, build: Build) -> None:
-    """Raises a DocumentError if a build's files are not those that its description was written with.
+    """Raise DocumentError for a build whose files are not those that its description was written with.
 
-    What is measured or computed with such files would be told of other configs.
+    Results of such files would be attributed to other configs. A build of Anole before 0.7.1 with several inputs is
+    refused, too: these may be in alphabetical order instead of the network's.
     """
+    inputs = build.entry.get("inputs")
+    if isinstance(inputs, Mapping) and len(inputs) > 1 and build.model_spec.scheme != "onnx":
+        problem = f"was compiled before Anole 0.7.1, which may have swapped its inputs {', '.join(inputs)}"
+        raise DocumentError(folder, problem, "compile")
     for name, expected in (build.sha256 or {}).items():
         path = folder / name
         try:

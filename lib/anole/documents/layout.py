@@ -16,6 +16,8 @@ SHARDS = Path("db/shards")
 TASKS = Path("work/tasks")
 BUILDS = Path("builds")
 ACCELERATORS = Path("accelerators")
+DIGESTS = Path("work/digests.json")
+"""The digests of large model files."""
 
 
 def manifest_path(model: str, target: str) -> Path:

@@ -19,11 +19,17 @@ from anole.task import Task
 
 @dataclass(frozen=True)
 class Origin:
-    """What a manifest depends on beside the model's own files; versions are of the extraction and the templates."""
+    """What a manifest depends on.
+
+    Attributes:
+        versions: of the extraction and of the target's templates.
+        files: the digest of the model's own files, see `anole.project.content`; None for a model without files.
+    """
 
     entry: Mapping[str, Any] = field(hash=False)
     target_description: Mapping[str, Any] = field(hash=False)
     versions: Mapping[str, int] = field(hash=False)
+    files: Annotated[Key | None, LATER] = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,8 @@ def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
     """Reads a manifest, which must be extracted from some origin if one is given; a stale one is a DocumentError."""
     manifest = read_document(path, Manifest, "extract")
     changed = [] if origin is None else differing(manifest.origin, origin)
+    if changed == ["files"]:
+        raise DocumentError(path, "the model's files have changed", "extract")
     if changed:
         raise DocumentError(path, f"is of another {' and '.join(changed)} than models.yaml", "extract")
     return manifest

@@ -161,6 +161,7 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: Compile
     """Returns the error of the same network with other weights, beside torch on the processor."""
     import torch
 
+    from anole.evaluate.by_name import ByName
     from anole.evaluate.engines import torch_engine
     from anole.extract.torch import make_network
 
@@ -168,7 +169,7 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: Compile
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "redrawn")
         compile_redrawn(build, folder)
-        network = make_network(build.model_spec, "drawn")
+        network = ByName(build.model_spec, make_network(build.model_spec, "drawn"))
         reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
         found = runner.engine(folder, samples[0]).compute_each(samples)
     comparison = compare_outputs(found, reference.compute_each(samples))

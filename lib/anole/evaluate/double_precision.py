@@ -45,9 +45,10 @@ def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]
 def _by_torch(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
     import torch
 
+    from anole.evaluate.by_name import ByName
     from anole.extract.torch import make_network, tensors_of
 
-    network = make_network(model).double()
+    network = ByName(model, make_network(model)).double()
     with torch.inference_mode():
         outputs = [network(*map(torch.from_numpy, inputs)) for inputs in samples]
     return [[tensor.numpy() for tensor in tensors_of(output)] for output in outputs]

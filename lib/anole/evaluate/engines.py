@@ -7,7 +7,7 @@ import io
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,15 +149,20 @@ def reference_engines(
 def torch_network(
     model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int, runs_on: str = "cpu"
 ) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """Returns a torch network and its inputs, with so many threads; on a GPU, if there is one, without TF32."""
+    """Return a torch network that takes one tensor for each input of models.yaml, and these inputs as tensors.
+
+    They are on a GPU if the build is for one and this machine has one. TF32 is off.
+    """
     import torch
 
+    from anole.evaluate.by_name import ByName
     from anole.extract.torch import make_network
 
     torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     place = "cuda" if runs_on == "cuda" and torch.cuda.is_available() else "cpu"
-    return make_network(model).to(place), tuple(torch.from_numpy(array).to(place) for array in inputs)
+    network = ByName(model, make_network(model)).to(place)
+    return network, tuple(torch.from_numpy(array).to(place) for array in inputs)
 
 
 def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], name: str = "torch") -> Engine:
@@ -182,9 +187,16 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
 
 
 def export_onnx(
-    network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], path: Path, names: Sequence[str] | None = None
+    network: torch.nn.Module,
+    arguments: tuple[torch.Tensor, ...],
+    path: Path,
+    names: Sequence[str] | None = None,
+    keywords: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
-    """Exports a network to ONNX without progress reports; its inputs may get other names than its arguments have."""
+    """Export a network to ONNX without progress reports; its inputs may get other names than its arguments have.
+
+    `names` are first those of `arguments` and then those of `keywords`, which are passed by name.
+    """
     import torch
 
     chatty = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "torch.onnx")]
@@ -194,7 +206,7 @@ def export_onnx(
             logger.setLevel(logging.ERROR)
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            torch.onnx.export(network, arguments, str(path), input_names=names, verbose=False)
+            torch.onnx.export(network, arguments, str(path), kwargs=keywords, input_names=names, verbose=False)
     finally:
         for logger, level in zip(chatty, levels, strict=True):
             logger.setLevel(level)

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from anole.declared.entries import ModelSpec
 from anole.declared.ranges import checked_sizes
 from anole.documents.build import Build, read_build, refuse_other_files
 from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
 from anole.errors import BuildError
 from anole.evaluate.correctness import CompileRedrawn, refuse_wrong, with_evidence
+from anole.evaluate.interface import refuse_other_interface
 from anole.evaluate.network_runner import NetworkRunner, runner_of
 from anole.evaluate.roofline import warn_of_slow_kernels
 from anole.evaluate.timing.turns import Pace
@@ -28,12 +30,13 @@ def evaluate_network(
     compile_redrawn: CompileRedrawn,
     pace: Pace | None = None,
     neighbours: Sequence[int] = (),
+    declared: ModelSpec | None = None,
 ) -> None:
     """Evaluates a build, times its kernels, and warns of those that are far from the machine's roofline.
 
     Args and errors are those of `evaluate_build`.
     """
-    evaluation = evaluate_build(folder, output, compile_redrawn, pace, neighbours)
+    evaluation = evaluate_build(folder, output, compile_redrawn, pace, neighbours, declared)
     if (profile := warn_of_slow_kernels(folder)) is not None:
         write_evaluation(output, replace(evaluation, kernel_profile=profile))
     _log.info("%s", evaluation)
@@ -56,6 +59,7 @@ def evaluate_build(
     compile_redrawn: CompileRedrawn | None = None,
     pace: Pace | None = None,
     neighbours: Sequence[int] = (),
+    declared: ModelSpec | None = None,
 ) -> Evaluation:
     """Compares a build with its references, on the same inputs and threads, and times all of them in turns.
 
@@ -69,14 +73,17 @@ def evaluate_build(
         pace: how long to measure.
         neighbours: numbers of busy processes beside which a build that is right is timed once more, see
             `anole.evaluate.timing.load`.
+        declared: the model as models.yaml lists it; None where there is no models.yaml.
 
     Raises:
-        DocumentError: the folder does not hold a build, or other files than its description tells of.
+        DocumentError: the folder does not hold a build, or other files than its description says, or a build of
+            another entry or with other inputs or outputs than the model.
         BuildError: the build cannot run on this machine, or its outputs are wrong.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
     build = read_build(folder)
     refuse_other_files(folder, build)
+    refuse_other_interface(folder, build, declared)
     target = get_target(build.target_description)
     runner = runner_of(target)
     if neighbours and runner.is_exact:

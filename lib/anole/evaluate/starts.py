@@ -85,8 +85,4 @@ def onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -
 
 
 def _export(model: ModelSpec, inputs: Sequence[NDArray[Any]], path: Path) -> None:
-    import torch
-
-    from anole.extract.torch import make_network
-
-    export_onnx(make_network(model), tuple(map(torch.from_numpy, inputs)), path)
+    export_onnx(*torch_network(model, inputs, 1), path)

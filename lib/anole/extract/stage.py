@@ -19,18 +19,24 @@ logger = logging.getLogger(__name__)
 
 @paused_collector()
 def extract_model(
-    model: ModelSpec, target: str, description: Mapping[str, Any], manifest_path: Path, tasks_dir: Path
+    model: ModelSpec,
+    target: str,
+    description: Mapping[str, Any],
+    manifest_path: Path,
+    tasks_dir: Path,
+    files: str | None = None,
 ) -> None:
     """Writes a model's manifest for a target, and the files of all its tasks.
 
     The manifest is written last, so that its presence means that all its tasks exist. Models share the folder of
-    tasks; a file that holds its task already stays untouched.
+    tasks; a file that holds its task already stays untouched. The manifest records `files`, the digest of the model's
+    own files.
 
     Raises:
         ExtractError: the model cannot be loaded or turned into tasks.
     """
     hardware, versions = get_target(description), extract_versions(description)
-    manifest, tasks = extract_tasks(model, target, hardware, versions)
+    manifest, tasks = extract_tasks(model, target, hardware, versions, files)
     if not tasks:
         logger.warning("model %s: has no layer that target %s can run", model.name, target)
     for task in tasks:

@@ -16,6 +16,7 @@ def extract_tasks(
     target_name: str,
     target: Target,
     versions: Mapping[str, int] | None = None,
+    files: str | None = None,
 ) -> tuple[Manifest, list[Task]]:
     """Extracts the distinct tasks of a model on a target.
 
@@ -24,6 +25,7 @@ def extract_tasks(
         target_name: the target's name in models.yaml.
         target: the target, which says what it takes, and in which types.
         versions: those of the extraction and of the target's templates.
+        files: the digest of the model's own files.
 
     Returns:
         The model's manifest, and its tasks in the order of their first layer.
@@ -48,7 +50,7 @@ def extract_tasks(
         target=target_name,
         source=model.source,
         inputs={name: list(shape) for name, shape in model.inputs.items()},
-        origin=Origin(model.to_json(), dict(target.description), dict(versions or {})),
+        origin=Origin(model.to_json(), dict(target.description), dict(versions or {}), files),
         tasks=listed,
         flop=sum(task.weight * task.flop for task in listed),
         prepared=imported.prepared,

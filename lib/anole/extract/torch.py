@@ -15,6 +15,7 @@ from torch.export.graph_signature import OutputKind
 from anole.declared.source import model_files
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, suggestion
+from anole.extract.binding import Binding, bind
 from anole.extract.decompose import RECURRENT, count_layers, decompose
 from anole.extract.explained import explained
 from anole.extract.fresh_import import import_fresh, sources_first
@@ -38,22 +39,29 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         ExtractError: the model cannot be made, does not run on its inputs, or has an operator that TVM lacks.
     """
     network = make_network(model, weights)
-    arguments = example_inputs(model)
+    arguments, binding = example_inputs(model), bind(model, network)
     try:
-        program = _traced(network, arguments)
+        program = _traced(network, binding, arguments)
     except _FAILURES:
         # Some networks complete themselves when they run; of those that do not run, the message is about that.
         network = make_network(model, weights)
         run_network(model, network, arguments)
         with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0):
-            program = _traced(network, arguments)
-    return import_program(model, program, arguments)
+            program = _traced(network, binding, arguments)
+    # The program has its inputs in the order in which torch flattens the arguments.
+    _, keywords = program.call_spec.in_spec.children_specs
+    return import_program(model, program, arguments, (*binding.positional, *keywords.context))
 
 
 def import_program(
-    model: ModelSpec, program: torch.export.ExportedProgram, arguments: dict[str, torch.Tensor]
+    model: ModelSpec,
+    program: torch.export.ExportedProgram,
+    arguments: dict[str, torch.Tensor],
+    order: Sequence[str] | None = None,
 ) -> Imported:
-    """Imports a program that `decompose` has prepared, with these arguments.
+    """Import a program that `decompose` has prepared, whose inputs are these arguments.
+
+    `order` has the names of the arguments in the program's order, if `arguments` have another one.
 
     Raises:
         ExtractError: it has an operator or an output that cannot be imported.
@@ -67,9 +75,21 @@ def import_program(
     with explained(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
         options = {"unwrap_unit_return_tuple": True, "run_ep_decomposition": False}
         module = from_exported_program(program, custom_convert_map=CONVERTERS, **options)
+    module = _with_inputs(module, list(arguments), list(arguments if order is None else order))
     names = ["output"] if len(output) == 1 else [f"output_{i}" for i in range(len(output))]
     results = dict(zip(names, output, strict=True))
     return Imported(module, _infos(arguments), _infos(results), _anchor_names(program))
+
+
+def _with_inputs(module: Any, wanted: list[str], found: list[str]) -> Any:
+    """Return a module whose function ``main`` takes its inputs in the wanted order."""
+    from tvm import relax
+
+    main = module["main"]
+    params = [main.params[found.index(name)] for name in wanted]
+    ordered = relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs)
+    module.update_func(module.get_global_var("main"), ordered)
+    return module
 
 
 def _infos(values: dict[str, torch.Tensor]) -> tuple[TensorInfo, ...]:
@@ -77,10 +97,12 @@ def _infos(values: dict[str, torch.Tensor]) -> tuple[TensorInfo, ...]:
     return tuple(TensorInfo(name, tuple(value.shape), dtypes[name]) for name, value in values.items())
 
 
-def _traced(network: torch.nn.Module, arguments: dict[str, torch.Tensor]) -> torch.export.ExportedProgram:
+def _traced(
+    network: torch.nn.Module, binding: Binding, arguments: dict[str, torch.Tensor]
+) -> torch.export.ExportedProgram:
     # On failure, torch prints the whole graph.
     with step("torch.export"), redirect_stderr(io.StringIO()):
-        return decompose(torch.export.export(network, tuple(arguments.values())))
+        return decompose(torch.export.export(network, *binding.arguments(list(arguments.values()))))
 
 
 def _output_of(program: torch.export.ExportedProgram) -> Any:
@@ -129,7 +151,8 @@ def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
     elif has_none or weights == "drawn":
         with step("drawing weights"):
             # Weights are drawn so that the outputs depend on the inputs, and are the same for inputs of all sizes.
-            draw_weights(network, tuple(example_inputs(model.at(model.sizes())).values()))
+            inputs = tuple(example_inputs(model.at(model.sizes())).values())
+            draw_weights(network, inputs, bind(model, network).call)
     return network
 
 
@@ -164,7 +187,7 @@ def run_network(
     shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
     failure = explained(f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0)
     with failure, step("running the network"), torch.no_grad():
-        return _tensors(model, network(*arguments.values()))
+        return _tensors(model, bind(model, network).call(network, list(arguments.values())))
 
 
 def _tensors(model: ModelSpec, output: Any) -> tuple[torch.Tensor, ...]:

@@ -51,7 +51,16 @@ _SMALL = 0.1
 where shifts are larger than what a layer scales."""
 
 
-def draw_weights(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> None:
+def call_by_position(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> Any:
+    """Run a network on positional arguments."""
+    return network(*arguments)
+
+
+def draw_weights(
+    network: torch.nn.Module,
+    arguments: Sequence[torch.Tensor],
+    call: Callable[[torch.nn.Module, Sequence[torch.Tensor]], Any] = call_by_position,
+) -> None:
     """Changes a network's weights in place, the same in every process, so that its outputs depend on its inputs.
 
     Whatever is constant is drawn at random. Then the network runs once on two inputs, in double precision; each
@@ -63,7 +72,7 @@ def draw_weights(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) ->
     if _only_structure.get() or dtypes != {torch.float32}:
         return
     with torch.no_grad(), _in_double(network) as wide:
-        _calibrate(wide, arguments, torch.Generator().manual_seed(_SEED))
+        _calibrate(wide, arguments, call, torch.Generator().manual_seed(_SEED))
         drawn = wide.state_dict()
         for name, value in network.state_dict().items():
             value.copy_(drawn[name])
@@ -135,7 +144,9 @@ def _vary(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> 
     weight.copy_(drawn)
 
 
-def _calibrate(network: torch.nn.Module, arguments: Sequence[torch.Tensor], generator: torch.Generator) -> None:
+def _calibrate(
+    network: torch.nn.Module, arguments: Sequence[torch.Tensor], call: Callable[..., Any], generator: torch.Generator
+) -> None:
     """Sets each layer's scale and shift by what it computes; a network that takes neither input stays as it is."""
     pairs = [_pair(each, generator) for each in arguments]
     for given in (pairs, list(arguments)):
@@ -144,7 +155,7 @@ def _calibrate(network: torch.nn.Module, arguments: Sequence[torch.Tensor], gene
             for layer in network.modules():
                 _hook(layer, done, hooks)
             try:
-                network(*(each.double() if each.is_floating_point() else each for each in given))
+                call(network, [each.double() if each.is_floating_point() else each for each in given])
             except Exception:
                 # A network may have its batch size, or single precision, in its code.
                 continue

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any, NoReturn, Protocol
 
 from anole.declared.entries import BuildSpec
@@ -62,6 +64,7 @@ class Answers:
         workflow: Snakemake's.
         wait_for_target: returns if the job is done that describes a target, and else makes Snakemake ask again.
         wait_for_model: the same for the job that extracts a model for a target.
+        overrides: what ``--config`` lays over models.yaml.
     """
 
     def __init__(
@@ -70,9 +73,10 @@ class Answers:
         workflow: Workflow,
         wait_for_target: Callable[[str], object],
         wait_for_model: Callable[[str, str], object],
+        overrides: Mapping[str, Any],
     ) -> None:
         self.pipeline = load()
-        self._load, self._workflow = load, workflow
+        self._load, self._workflow, self._overrides = load, workflow, overrides
         self._wait_for_target, self._wait_for_model = wait_for_target, wait_for_model
         self._builds_of_runs: dict[str, BuildSpec] = {}
         self._receipts: dict[str, list[Path]] = {}
@@ -101,6 +105,11 @@ class Answers:
     def own_files(self, job: Wildcards) -> list[Path]:
         """Returns the files of the model itself, before it is quantised."""
         return self.pipeline.files(job.model)
+
+    def digest(self, job: Wildcards) -> str:
+        """Return the option for the digest of the model's own files, if it has any."""
+        digest = self.pipeline.digest(job.model)
+        return "" if digest is None else f"--files {digest}"
 
     def own_entry(self, job: Wildcards) -> str:
         """Returns the model's entry in models.yaml."""
@@ -163,6 +172,12 @@ class Answers:
     def manifest(self, job: Wildcards) -> Path:
         """Returns the manifest of a build's model and target."""
         return self.pipeline.manifest(self.build_of(job))
+
+    def declared(self, job: Wildcards) -> str:
+        """Return the options that say where a build's model is listed, with what overrides its entry there."""
+        models = {"models": self._overrides["models"]} if "models" in self._overrides else None
+        overrides = "" if models is None else f" --overrides {self._argument(models)}"
+        return f"--spec {quote(self.pipeline.spec.file)}{overrides}"
 
     def receipts(self, job: Wildcards) -> list[Path]:
         """Returns the receipts that show that a build's tasks are tuned; a locked task needs none."""
@@ -249,8 +264,12 @@ class Answers:
         return self._receipts[build.name]
 
     def _argument(self, plain: Mapping[str, Any]) -> str:
-        """Returns an argument that is too long for a command line: the file of its content, which jobs find here."""
-        path = layout.argument_path(content_key(plain))
+        """Return an argument that is too long for a command line: the file of its content, which jobs find here.
+
+        Objects keep their order, and an argument in another order is another argument.
+        """
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        path = layout.argument_path(content_key(text))
         if not self._workflow.dryrun:
-            write_atomically(path, canonical_json(plain))
+            write_atomically(path, text)
         return f"@{path}"

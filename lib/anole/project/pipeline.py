@@ -18,6 +18,7 @@ from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
 from anole.keys import content_key
 from anole.node import Node
+from anole.project.content import digest_of
 from anole.project.hardware import Hardware, any_records, describe_target, is_detected_on_nodes, keep, look_for
 from anole.project.quantised import is_quantised, model_on
 from anole.record import Run
@@ -53,6 +54,7 @@ class Pipeline:
     lockfile: Lockfile = field(default_factory=lambda: Lockfile(layout.LOCKFILE))
     _runs: dict[tuple[str, str], Run] = field(default_factory=dict, init=False, repr=False, compare=False)
     _manifests: dict[tuple[Path, int], Manifest] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _digests: dict[str, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def load(
@@ -109,9 +111,7 @@ class Pipeline:
         """
         if target is not None and is_quantised(self.spec, target):
             return [layout.quantised_path(model)]
-        entry = self.spec.models[model]
-        samples = [] if entry.calibration is None else [Path(entry.calibration)]
-        return [*model_files(entry.source, self.project), *samples]
+        return files_of(self.spec.models[model], self.project)
 
     def manifest(self, build: BuildSpec) -> Path:
         """Returns the path of the manifest of a build's model and target."""
@@ -120,7 +120,14 @@ class Pipeline:
     def origin(self, model: str, target: str) -> Origin:
         """Returns the origin that an up-to-date manifest has."""
         description = self.description(target)
-        return Origin(model_on(self.spec, model, target).to_json(), dict(description), extract_versions(description))
+        entry, files = model_on(self.spec, model, target).to_json(), self.digest(model)
+        return Origin(entry, dict(description), extract_versions(description), files)
+
+    def digest(self, model: str) -> str | None:
+        """Return the digest of a model's own files, as they were when it was first asked for."""
+        if model not in self._digests:
+            self._digests[model] = digest_of(self.files(model), self.project)
+        return self._digests[model]
 
     def description(self, target: str) -> Mapping[str, Any]:
         """Returns a target's complete description; raises SpecError if no node has described it yet."""
@@ -267,15 +274,26 @@ class Pipeline:
         return get_target(self.description(target)).place
 
 
-def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[str, Any]]:
-    """Returns a model of a models.yaml, and the description of one of its targets; raises SpecError without them."""
+def files_of(model: ModelSpec, project: Path) -> list[Path]:
+    """Return the files that a model is read from, relative to the project where they are within it."""
+    samples = [] if model.calibration is None else [Path(model.calibration)]
+    return [*model_files(model.source, project), *samples]
+
+
+def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[str, Any], str | None]:
+    """Return a model of a models.yaml, the description of one of its targets, and the digest of the model's files.
+
+    Raises:
+        SpecError: models.yaml has no such model or target.
+    """
     spec = load_spec(path)
     Node(model, "models", spec.file).choice(spec.models, "one of the models")
     Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
     quantised = layout.quantised_path(model)
     if is_quantised(spec, target) and not quantised.exists():
         raise DocumentError(quantised, "there is no such file", "quantise")
-    return model_on(spec, model, target), describe_target(spec.targets[target], path.parent)
+    files = digest_of(files_of(spec.models[model], path.parent), path.parent)
+    return model_on(spec, model, target), describe_target(spec.targets[target], path.parent), files
 
 
 @dataclass(frozen=True)

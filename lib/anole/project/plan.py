@@ -9,7 +9,7 @@ from pathlib import Path
 from anole.declared.entries import EVERY_PROGRAM, BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
-from anole.documents.manifest import ListedTask
+from anole.documents.manifest import ListedTask, read_manifest
 from anole.errors import DocumentError
 from anole.project.behind import Behind, find_behind
 from anole.project.pipeline import Pipeline
@@ -125,8 +125,20 @@ def _quantises(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     models = [build.model for build in pipeline.spec.tuned if is_quantised(pipeline.spec, build.target)]
     for model in dict.fromkeys(models):
         reason = _changed(pipeline, pipeline.files(model), layout.quantised_path(model))
+        if reason is None and any(_is_of_other_files(pipeline, model, build.target) for build in pipeline.spec.tuned):
+            reason = "its files have changed"
         if reason is not None:
             yield model, reason
+
+
+def _is_of_other_files(pipeline: Pipeline, model: str, target: str) -> bool:
+    """Whether a model was extracted for a target from files with other contents."""
+    try:
+        return read_manifest(pipeline.project / layout.manifest_path(model, target)).origin.files != pipeline.digest(
+            model
+        )
+    except DocumentError:
+        return False
 
 
 def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_requantised: bool) -> str | None:

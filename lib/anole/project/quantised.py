@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from anole.declared.entries import ModelSpec, Spec
+from anole.declared.reading import load_spec
 from anole.documents import layout
+from anole.documents.build import Build
 
 INT8 = "int8"
 """The precision of a target whose models are quantised."""
@@ -20,3 +26,16 @@ def model_on(spec: Spec, model: str, target: str) -> ModelSpec:
     if not is_quantised(spec, target):
         return own
     return ModelSpec(own.name, f"onnx:{layout.quantised_path(model)}", own.inputs)
+
+
+def declared_model(path: Path, build: Build, overrides: Mapping[str, Any] | None = None) -> ModelSpec | None:
+    """Return the model of a build as a models.yaml lists it now; None if there is no such file, model or target.
+
+    Raises:
+        SpecError: the file has a mistake.
+    """
+    if not path.exists():
+        return None
+    spec = load_spec(path, overrides)
+    known = build.model in spec.models and build.target in spec.targets
+    return model_on(spec, build.model, build.target) if known else None

@@ -76,15 +76,22 @@ def _prepare_biases(file: onnx.ModelProto) -> None:
 
 
 def _exported(model: ModelSpec) -> onnx.ModelProto:
+    from anole.extract.binding import bind
     from anole.extract.torch import example_inputs, make_network
 
-    arguments = example_inputs(model)
     network = make_network(model)
+    binding = bind(model, network)
+    args, kwargs = binding.arguments(list(example_inputs(model).values()))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "exported.onnx")
         try:
-            export_onnx(network, tuple(arguments.values()), path, tuple(arguments))
+            export_onnx(network, args, path, (*binding.positional, *kwargs), kwargs)
         except Exception as error:
             reason = cause(error, line=0)
             raise ExtractError(f"model {model.name}: torch cannot export it to ONNX: {reason}") from error
-        return onnx.load(path)
+        file = onnx.load(path)
+    # Builds have their inputs in the order of models.yaml, whatever order the network has.
+    ordered = sorted(file.graph.input, key=lambda value: binding.inputs.index(value.name))
+    del file.graph.input[:]
+    file.graph.input.extend(ordered)
+    return file

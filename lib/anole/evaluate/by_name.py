@@ -1,0 +1,39 @@
+"""A torch network as its users call it: with each input under its own name."""
+
+from __future__ import annotations
+
+from inspect import Parameter, signature
+from typing import Any
+
+import torch
+
+from anole.declared.entries import ModelSpec
+
+
+class ByName(torch.nn.Module):
+    """A network that takes one tensor for each input of models.yaml, in that order.
+
+    It passes them by name where the network has such parameters, and otherwise by position. This is independent of
+    `anole.extract.binding`, so a mistake there makes a build differ from its reference.
+    """
+
+    def __init__(self, model: ModelSpec, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network, self._inputs = network, tuple(model.inputs)
+        self.train(network.training)
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Run the network."""
+        named = dict(zip(self._inputs, tensors, strict=True))
+        accepted = signature(self.network.forward)
+        if named.keys().isdisjoint(accepted.parameters):
+            try:
+                accepted.bind(*tensors)
+            except TypeError:
+                return self.network(**named)
+            return self.network(*tensors)
+        only_by_position = [
+            name for name, each in accepted.parameters.items() if each.kind is Parameter.POSITIONAL_ONLY
+        ]
+        first = [named.pop(name) for name in only_by_position if name in named]
+        return self.network(*first, **named)

@@ -1,0 +1,45 @@
+"""Whether a build has the inputs and outputs that models.yaml and the model's source give it, names and order included.
+
+References are fed by position, so this comes before any comparison.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anole.declared.entries import ModelSpec
+from anole.documents.build import Build
+from anole.errors import DocumentError
+
+
+def refuse_other_interface(folder: Path, build: Build, declared: ModelSpec | None) -> None:
+    """Raise DocumentError if a build is of another entry than models.yaml, or has other inputs or outputs.
+
+    `declared` is the model as models.yaml lists it now; without it, the build's own entry counts.
+    """
+    recorded = build.model_spec
+    model = recorded if declared is None else declared
+    if model != recorded or list(model.inputs) != list(recorded.inputs):
+        problem = f"was compiled from another entry of model {build.model} than models.yaml has"
+        raise DocumentError(folder, problem, "compile")
+    inputs, outputs = [info.name for info in build.inputs], [info.name for info in build.outputs]
+    their_inputs, their_outputs = list(model.inputs), outputs
+    if model.scheme == "onnx":
+        their_inputs, their_outputs = _names_in_file(model)
+        if model.outputs:
+            # Inputs that these outputs do not depend on are left out.
+            their_inputs = [name for name in their_inputs if name in inputs]
+    for what, found, expected in (("inputs", inputs, their_inputs), ("outputs", outputs, their_outputs)):
+        if found != expected:
+            problem = f"has the {what} {', '.join(found)}; model {build.model} has {', '.join(expected)}"
+            raise DocumentError(folder, problem, "compile")
+
+
+def _names_in_file(model: ModelSpec) -> tuple[list[str], list[str]]:
+    """Return the names of an ONNX file's inputs without fixed values, and of the outputs to compute."""
+    import onnx
+
+    graph = onnx.load(model.location, format="protobuf", load_external_data=False).graph
+    fixed = {tensor.name for tensor in graph.initializer} | set(model.values)
+    inputs = [value.name for value in graph.input if value.name not in fixed]
+    return inputs, list(model.outputs) or [value.name for value in graph.output]

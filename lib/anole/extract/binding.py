@@ -1,0 +1,80 @@
+"""Binds a model's inputs to the arguments of its torch network: by name where names match, otherwise by position."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import ExtractError
+
+if TYPE_CHECKING:
+    import torch
+
+    from anole.declared.entries import ModelSpec
+
+_COLLECTED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Which inputs of a model are positional and which are keyword arguments of its network.
+
+    Attributes:
+        inputs: the names of all inputs, in the order of models.yaml.
+        positional: the names of the inputs that are passed by position, in the network's order.
+        keyword: the names of the others, which are also the names of the parameters.
+    """
+
+    inputs: tuple[str, ...]
+    positional: tuple[str, ...]
+    keyword: tuple[str, ...]
+
+    def arguments(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments and the keyword arguments of a call, given one value for each input."""
+        named = dict(zip(self.inputs, values, strict=True))
+        return tuple(named[name] for name in self.positional), {name: named[name] for name in self.keyword}
+
+    def call(self, network: torch.nn.Module, values: Sequence[Any]) -> Any:
+        """Run a network on one value for each input."""
+        args, kwargs = self.arguments(values)
+        return network(*args, **kwargs)
+
+
+def bind(model: ModelSpec, network: torch.nn.Module) -> Binding:
+    """Return how a model's inputs become the arguments of its network.
+
+    Raises:
+        ExtractError: some of the inputs are parameters of ``forward``, and the others are not.
+    """
+    inputs = tuple(model.inputs)
+    try:
+        signature = inspect.signature(network.forward)
+    except ValueError:  # Compiled functions may have no signature.
+        return Binding(inputs, inputs, ())
+    parameters = {name: each for name, each in signature.parameters.items() if each.kind not in _COLLECTED}
+    collector = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
+    others = [name for name in inputs if name not in parameters]
+    if len(others) == len(inputs) and (collector is None or _takes_positions(signature, len(inputs))):
+        return Binding(inputs, inputs, ())
+    if others and collector is None:
+        raise ExtractError(
+            f"model {model.name}: inputs: found {', '.join(others)}, which forward({', '.join(parameters)}) does not "
+            f"have, although it has {', '.join(name for name in inputs if name in parameters)}; name all inputs as its "
+            "parameters, in any order, or none of them, in its order"
+        )
+    arguments: dict[str, Any] = {name: name for name in parameters if name in inputs}
+    if collector is not None:
+        arguments[collector] = {name: name for name in others}
+    bound = inspect.BoundArguments(signature, arguments)  # type: ignore[arg-type]
+    return Binding(inputs, tuple(bound.args), tuple(bound.kwargs))
+
+
+def _takes_positions(signature: inspect.Signature, count: int) -> bool:
+    """Whether so many positional arguments are a valid call."""
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
