@@ -167,7 +167,7 @@ class Project:
             for number, (task, weight) in enumerate(tasks)
         )
         flop = sum(weight * task.workload.flop for task, weight in tasks)
-        origin = Origin({"source": source, "inputs": inputs}, CPU, {"extract": 1})
+        origin = Origin({"source": source, "inputs": [*map(list, inputs.items())]}, CPU, {"extract": 1})
         path = self.folder / f"work/models/{model}/{target}.json"
         write_manifest(path, Manifest(model, target, source, inputs, origin, tuple(listed), flop))
         return path
@@ -202,7 +202,7 @@ class Project:
         build = Build(
             name=f"{model}-cpu",
             model=model,
-            entry={"source": f"torchvision:{model}", "inputs": {"x": [1, 3, 224, 224]}},
+            entry={"source": f"torchvision:{model}", "inputs": [["x", [1, 3, 224, 224]]]},
             target="cpu",
             target_description=CPU,
             preset=preset,

@@ -58,7 +58,7 @@ def test_the_usual_size_is_in_the_middle(text: str, usual: int) -> None:
 def test_an_extent_may_be_a_range_and_the_entry_is_read_back() -> None:
     model = parse_spec(spec([{"batch": "1..16"}, 3, 224, 224])).models["net"]
     assert (model.inputs, model.ranges) == ({"x": (4, 3, 224, 224)}, {"batch": SizeRange(1, 16)})
-    assert model.to_json()["inputs"] == {"x": [{"batch": "1..16"}, 3, 224, 224]}
+    assert model.to_json()["inputs"] == [["x", [{"batch": "1..16"}, 3, 224, 224]]]
     assert ModelSpec.from_json("net", model.to_json()) == model
     assert model.at({"batch": 9}).inputs == {"x": (9, 3, 224, 224)}
     onnx = ModelSpec.from_json("net", {"source": "onnx:net.onnx", "inputs": {}, "dims": {"batch": "1..16", "size": 8}})

@@ -475,7 +475,7 @@ def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
     assert ModelSpec.from_json("one", json.loads(json.dumps(model.to_json()))) == model
     # Manifests hold the entry, and must not change with a key that it does not use.
     plain = onnx_model(tmp_path, inputs={"x": [1, 3]}).to_json()
-    assert plain == {"source": "onnx:net.onnx", "inputs": {"x": [1, 3]}}
+    assert plain == {"source": "onnx:net.onnx", "inputs": [["x", [1, 3]]]}
 
 
 @pytest.mark.parametrize(

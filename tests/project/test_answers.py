@@ -12,7 +12,7 @@ import pytest
 from anole.documents import layout
 from anole.documents.described import write_described
 from anole.documents.manifest import ListedTask
-from anole.keys import content_key
+from anole.keys import is_key
 from anole.project.answers import Answers, Wildcards
 from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
@@ -140,9 +140,11 @@ def test_a_broken_project_ends_snakemake_with_one_line(capsys: pytest.CaptureFix
 def test_an_argument_is_a_file_of_its_content(dryrun: bool) -> None:
     project = Project(dryrun=dryrun)
     entry = project.pipeline.spec.models["net"].to_json()
-    path = layout.argument_path(content_key(entry))
-    assert project.answers.own_entry(job(model="net")) == f"@{path}"
+    argument = project.answers.own_entry(job(model="net"))
+    path = Path(argument.removeprefix("@"))
+    assert path == layout.argument_path(path.stem) and is_key(path.stem)
     assert path.exists() is not dryrun
+    assert dryrun or content(argument) == entry
     order = project.answers.build_order(job(build="seeded"))
     assert dryrun or content(order)["seed"] == 1
 

@@ -248,6 +248,6 @@ def test_a_target_of_int8_takes_the_quantised_file(project: Path) -> None:
     pipeline = load(project)
     quantised = layout.quantised_path("one")
     assert pipeline.files("one", "cpu") == [quantised] and pipeline.files("one") == [Path("nets.py")]
-    assert pipeline.origin("one", "cpu").entry == {"source": f"onnx:{quantised}", "inputs": {"x": [1, 3, 8, 8]}}
+    assert pipeline.origin("one", "cpu").entry == {"source": f"onnx:{quantised}", "inputs": [["x", [1, 3, 8, 8]]]}
     with pytest.raises(DocumentError, match=r"one\.onnx: there is no such file; `snakemake --forcerun quantise`"):
         find_model(project / "models.yaml", "one", "cpu")

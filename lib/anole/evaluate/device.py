@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency, LoadLatency
+from anole.errors import BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
-from anole.evaluate.engines import Engine, build_engine, reference_engines
+from anole.evaluate.engines import Arrays, Engine, build_engine, reference_engines
 from anole.evaluate.starts import start_deployed, start_reference
 from anole.evaluate.timing.load import log_load, time_under_load
 from anole.evaluate.timing.turns import Pace, Times, ratios, time_interleaved
@@ -43,6 +44,8 @@ class DeviceRunner:
         with self._prepared() as site, self.references(build, samples[0]) as references:
             compiled = self.engine(folder, samples[0])
             found = compiled.compute_each(samples)
+            if build.sizes is None:
+                _refuse_other_deployed(folder, samples, found)
             compared = {engine: compare_outputs(found, engine.compute_each(samples)) for engine in references}
             with site.timing():
                 times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
@@ -87,6 +90,17 @@ class DeviceRunner:
         with site_of(self._target) as site:
             os.environ.update({**self._target.environment(), **site.environment()})
             yield site
+
+
+def _refuse_other_deployed(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], found: Sequence[Arrays]) -> None:
+    """Raise BuildError if a build's ``load.py`` returns anything else than its library computes."""
+    pairs = zip(start_deployed(folder).compute_each(samples), found, strict=True)
+    if not all(len(theirs) == len(own) and all(map(_is_same, theirs, own)) for theirs, own in pairs):
+        raise BuildError(f"{folder}: load.py returns other outputs than model.so computes; compile it again")
+
+
+def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
 def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:

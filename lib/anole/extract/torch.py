@@ -49,7 +49,7 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0):
             program = _traced(network, binding, arguments)
     # The program has its inputs in the order in which torch flattens the arguments.
-    _, keywords = program.call_spec.in_spec.children_specs
+    keywords = program.call_spec.in_spec.child(1)
     return import_program(model, program, arguments, (*binding.positional, *keywords.context))
 
 

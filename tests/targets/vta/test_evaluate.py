@@ -103,10 +103,11 @@ def test_a_build_that_cannot_be_loaded_is_refused(net: Path) -> None:
         evaluate(net)
 
 
-def test_the_weights_of_another_network_are_no_match(net: Path) -> None:
+def test_the_weights_of_another_network_are_refused(net: Path) -> None:
     build = read_build(net)
     write_build(net, replace(build, entry={**build.entry, "source": "torch:tiny:residual_of_other_weights"}))
-    assert evaluate(net)["snr_db"] < 6
+    with pytest.raises(BuildError, match=r"differ from those of torch: relative error 1\.\d+; at most 0.5 is allowed"):
+        evaluate(net)
 
 
 def test_files_that_the_description_does_not_describe_are_refused(accelerated: Path, net: Path) -> None:

@@ -24,6 +24,10 @@ from anole.targets.vta.target import VtaTarget
 
 _log = logging.getLogger(__name__)
 
+_MAX_ERROR = 0.5
+"""The largest error that 8 bits explain: in deep networks without calibration samples it reaches 0.3, and with two
+swapped inputs it is about 1."""
+
 
 class SimulatedRunner:
     """Runs builds on the simulated accelerator that each describes; see `NetworkRunner`."""
@@ -46,6 +50,11 @@ class SimulatedRunner:
         if [each.shape for each in precise] != [each.shape for each in outputs]:
             raise BuildError(f"{folder}: its outputs are not those of the present model; compile it again")
         error = _relative_error(outputs, precise)
+        if error > _MAX_ERROR:
+            raise BuildError(
+                f"{folder}: the outputs differ from those of {reference.name}: relative error {error:.3g}; at most "
+                f"{_MAX_ERROR:g} is allowed"
+            )
         snr_db = -20 * math.log10(error) if error else None
         latency_s, untuned_s = accelerator.latency_s, accelerator.untuned_latency_s
         speedup = untuned_s / latency_s if latency_s else 1.0

@@ -1,0 +1,141 @@
+"""Projects that are used as users use them: by commands and files, in processes of their own, without the library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from tests.acceptance.networks import CASES, Case
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+LOADED = """
+import json, sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from load import BUILD, Model
+given = np.load(sys.argv[2])
+found = Model()(*(given[info["name"]] for info in BUILD["inputs"]))
+names = [info["name"] for info in BUILD["outputs"]]
+np.savez(sys.argv[3], allow_pickle=False, **dict(zip(names, found, strict=True)))
+"""
+
+
+class User:
+    """Somebody with a project folder.
+
+    Attributes:
+        library: the folder of another copy of the library to run, if not this checkout's.
+    """
+
+    def __init__(self, folder: Path, library: Path | None = None) -> None:
+        self.folder, self.library = folder, library
+        shutil.copy(HERE / "networks.py", folder / "networks.py")
+
+    def ask_oracle(self, names: Iterable[str]) -> None:
+        """Store what networks compute, in a process without Anole."""
+        self._run("networks.py", *names)
+
+    def write(self, names: Iterable[str], targets: dict[str, Any] | None = None, **entries: Case) -> None:
+        """Write models.yaml, with an untuned build of each case for each target."""
+        cases = {name: CASES[name] for name in names} | entries
+        targets = targets or {"cpu": {}}
+        kinds = {name: {"kind": "cpu", "threads": 1, **target} for name, target in targets.items()}
+        plain = {
+            "models": {name: {"source": case.source, "inputs": dict(case.inputs)} for name, case in cases.items()},
+            "targets": kinds,
+            "tuning": {"preset": "random", "trials": 0},
+            "builds": [{"model": name, "target": target} for target in targets for name in cases],
+        }
+        (self.folder / "models.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
+
+    def snakemake(self, *targets: str) -> str:
+        """Run the workflow, which must succeed, and return what it prints."""
+        ran = self.try_snakemake(*targets)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr
+
+    def try_snakemake(self, *targets: str) -> subprocess.CompletedProcess[str]:
+        """Run the workflow."""
+        home = ROOT if self.library is None else self.library
+        arguments = ["-m", "snakemake", "--snakefile", str(home / "Snakefile"), "--cores", "2", *targets]
+        return self._try(*arguments)
+
+    def anole(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of Anole."""
+        return self._try("-m", "anole", *arguments)
+
+    def inputs(self, case: str) -> Path:
+        """Return the file of a case's inputs."""
+        return self.folder / f"oracle/{case}.inputs.npz"
+
+    def outputs(self, case: str) -> dict[str, np.ndarray]:
+        """Return what a network computes, by the names of its outputs."""
+        return dict(np.load(self.folder / f"oracle/{case}.outputs.npz"))
+
+    def loaded(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
+        """Return the outputs of a build by its ``load.py``."""
+        return self._written(inputs, lambda output: self._run("-c", LOADED, f"builds/{build}", inputs, output))
+
+    def ran(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
+        """Return the outputs of a build by `anole run`, with inputs by name."""
+        return self._written(inputs, lambda output: self._run_build(build, ["--input", str(inputs)], output))
+
+    def ran_in_order(self, build: str, case: str) -> dict[str, np.ndarray]:
+        """Return the outputs of a build by `anole run`, with a file for each input in the order of models.yaml."""
+        arguments: list[str] = []
+        for name, array in np.load(self.inputs(case)).items():
+            np.save(self.folder / f"{name}.npy", array)
+            arguments += ["--input", f"{name}.npy"]
+        return self._written(self.inputs(case), lambda output: self._run_build(build, arguments, output))
+
+    def _run_build(self, build: str, arguments: list[str], output: Path) -> None:
+        ran = self.anole("run", f"builds/{build}", *arguments, "--output", str(output))
+        assert ran.returncode == 0, ran.stderr
+
+    def _written(self, inputs: Path, write: Any) -> dict[str, np.ndarray]:
+        output = self.folder / "found.npz"
+        output.unlink(missing_ok=True)
+        write(output)
+        return dict(np.load(output))
+
+    def _run(self, *arguments: object) -> None:
+        ran = self._try(*map(str, arguments))
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    def _try(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if self.library is not None:
+            environment["PYTHONPATH"] = str(self.library / "lib")
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
+        )
+
+
+def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
+    """Return the largest relative L2 distance of any output; infinite for other names, shapes or types."""
+    if list(found) != list(expected):
+        return float("inf")
+    distances = [0.0]
+    for name, theirs in expected.items():
+        mine = found[name]
+        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+            return float("inf")
+        wide = theirs.astype(np.float64)
+        distances.append(float(np.linalg.norm(mine - wide) / max(float(np.linalg.norm(wide)), 1e-30)))
+    return max(distances)

@@ -1,0 +1,165 @@
+"""Builds compute what their networks compute, in plain torch, ONNX Runtime and NumPy, by every way out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.acceptance.conftest import User, difference
+from tests.acceptance.networks import CASES, Case, Subtract, expected_outputs, of, random_inputs
+
+pytestmark = pytest.mark.workflow
+
+FEW, OTHERS = list(CASES)[:5], list(CASES)[5:]
+
+
+def built(folder: Path, names: list[str]) -> User:
+    """Run the workflow for some of the cases."""
+    user = User(folder)
+    user.ask_oracle(names)
+    user.write(names)
+    user.snakemake()
+    return user
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> User:
+    return built(tmp_path_factory.mktemp("few"), FEW)
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> User:
+    return built(tmp_path_factory.mktemp("others"), OTHERS)
+
+
+@pytest.mark.parametrize("case", FEW)
+def test_a_build_computes_its_network(few: User, case: str) -> None:
+    assert difference(few.loaded(f"{case}-cpu-random", few.inputs(case)), few.outputs(case)) < 1e-5
+
+
+@pytest.mark.guard
+@pytest.mark.parametrize("case", OTHERS)
+def test_any_other_build_computes_its_network(others: User, case: str) -> None:
+    assert difference(others.loaded(f"{case}-cpu-random", others.inputs(case)), others.outputs(case)) < 1e-5
+
+
+@pytest.mark.guard
+@pytest.mark.parametrize("case", FEW)
+def test_commands_and_c_libraries_compute_the_network(few: User, case: str) -> None:
+    build, expected = f"{case}-cpu-random", few.outputs(case)
+    assert difference(few.ran(build, few.inputs(case)), expected) < 1e-5
+    assert difference(few.ran_in_order(build, case), expected) < 1e-5
+    exported = few.anole("export", f"builds/{build}", "--to", f"library_{case}", "--name", "network")
+    assert exported.returncode == 0, exported.stderr
+    folder = few.folder / f"library_{case}"
+    subprocess.run(["cc", "--version"], check=True, capture_output=True)
+    found = subprocess.run(
+        [sys.executable, "-c", IN_C, str(folder), str(few.inputs(case)), *expected], capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    assert difference(dict(np.load(folder / "found.npz")), expected) < 1e-5
+
+
+IN_C = """
+import json, pathlib, subprocess, sys
+import numpy as np
+folder, given, *names = sys.argv[1:]
+subprocess.run(["cmake", "-B", "build", "-DCMAKE_BUILD_TYPE=Release"], cwd=folder, check=True, capture_output=True)
+subprocess.run(["cmake", "--build", "build"], cwd=folder, check=True, capture_output=True)
+sys.path.insert(0, folder)
+import network
+inputs = np.load(given)
+with network.Network() as opened:
+    found = opened(*(inputs[name] for name in inputs))
+np.savez(pathlib.Path(folder, "found.npz"), **dict(zip(names, found, strict=True)))
+"""
+
+
+@pytest.mark.guard
+def test_other_precisions_and_targets_compute_the_network(tmp_path: Path) -> None:
+    user = User(tmp_path)
+    user.ask_oracle(["images"])
+    targets = {
+        "one": {},
+        "two": {"threads": 2},
+        "half": {"precision": "bf16"},
+        "bytes": {"precision": "int8"},
+        "vta": {"kind": "vta", "threads": None},
+    }
+    user.write(["images"], {name: {k: v for k, v in entry.items()} for name, entry in targets.items()})
+    text = (tmp_path / "models.yaml").read_text().replace("    threads: null\n", "")
+    (tmp_path / "models.yaml").write_text(text)
+    user.snakemake()
+    turned = {"output": -user.outputs("images")["output"]}
+    for target, allowed in {"one": 1e-5, "two": 1e-5, "half": 2e-2, "bytes": 0.1, "vta": 0.2}.items():
+        found = user.ran(f"images-{target}-random", user.inputs("images"))
+        assert difference(found, user.outputs("images")) < allowed < difference(found, turned), target
+        ordered = user.ran_in_order(f"images-{target}-random", "images")
+        assert all(np.array_equal(ordered[name], found[name]) for name in found), target
+
+
+@pytest.mark.guard
+def test_a_build_for_ranges_computes_the_network_at_every_size(tmp_path: Path) -> None:
+    user = User(tmp_path)
+    ranged = Case(Subtract, {name: [{"batch": "1..6"}, 8] for name in ("a", "x")})
+    user.write([], ranged=ranged)
+    user.snakemake()
+    for size in (1, 2, 5, 6):
+        case = replace(ranged, inputs=of("a", "x", shape=(size, 8)))
+        inputs = random_inputs(case, size)
+        np.savez(tmp_path / "given.npz", allow_pickle=False, **inputs)
+        found = user.loaded("ranged-cpu-random", tmp_path / "given.npz")
+        assert difference(found, expected_outputs(case, inputs)) < 1e-5
+
+
+def test_names_of_which_some_are_parameters_are_refused(tmp_path: Path) -> None:
+    user = User(tmp_path)
+    user.write([], mixed=Case(Subtract, of("x", "b")))
+    ran = user.anole("extract", "mixed", "--target", "cpu")
+    assert ran.returncode != 0
+    assert "inputs: found b, which forward(x, a) does not have, although it has x" in ran.stderr
+    assert not (tmp_path / "work/models").exists()
+
+
+@pytest.mark.guard
+def test_other_files_and_orders_are_built_again(tmp_path: Path) -> None:
+    """A module that changes, files that are replaced by older ones, and inputs that are listed in another order."""
+    user = User(tmp_path)
+    names = ["turned", "file"]
+    user.ask_oracle(names)
+    user.write(names)
+    user.snakemake()
+    assert "Nothing to do" in user.anole("plan").stdout
+    before = {name: user.loaded(f"{name}-cpu-random", user.inputs(name)) for name in names}
+
+    older = json.loads(json.dumps(os.stat(tmp_path / "networks.py").st_mtime)) - 2 * 86400
+    (tmp_path / "networks.py").write_text(
+        (tmp_path / "networks.py").read_text().replace("default_rng(3)", "default_rng(4)")
+    )
+    (tmp_path / "networks.py").write_text(
+        (tmp_path / "networks.py").read_text().replace("seed: int = 0)", "seed: int = 5)")
+    )
+    user.ask_oracle(names)
+    for name in ("networks.py", "graph.onnx"):
+        os.utime(tmp_path / name, (older, older))
+    assert user.anole("plan").stdout.count("the model's files have changed") == 2
+    user.snakemake()
+    for name in names:
+        found = user.loaded(f"{name}-cpu-random", user.inputs(name))
+        assert difference(found, user.outputs(name)) < 1e-5 < difference(found, before[name])
+    assert "Nothing to do" in user.anole("plan").stdout
+
+    user.write([], turned=replace(CASES["turned"], inputs=of("x", "a")), file=CASES["file"])
+    user.snakemake()
+    described = json.loads((tmp_path / "builds/turned-cpu-random/build.json").read_text())
+    assert [each["name"] for each in described["inputs"]] == ["x", "a"]
+    assert difference(user.loaded("turned-cpu-random", user.inputs("turned")), user.outputs("turned")) < 1e-5
+    shutil.rmtree(tmp_path / "builds")

@@ -1,0 +1,124 @@
+"""Mistakes that were put into a copy of the library, each of which `anole evaluate` or the oracle must notice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import ROOT, User, difference
+
+pytestmark = [pytest.mark.workflow, pytest.mark.guard]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of one file of the library.
+
+    Attributes:
+        case: the network that shows it.
+        told: what the evaluation's message says.
+    """
+
+    file: str
+    old: str
+    new: str
+    case: str = "turned"
+    told: str = "outputs differ from those of"
+
+
+NETWORK = "    arguments, binding = example_inputs(model), bind(model, network)\n"
+CALL = "    network.forward = lambda x, a, own=network.forward: own"
+INFOS = "in values.items()}\n    return tuple("
+SORTED = INFOS.replace("    return", "    values = dict(sorted(values.items(), reverse=True))\n    return")
+PARAMS = "    params = [main.params[found.index(name)] for name in wanted]\n"
+READ = "    inputs = input_infos(model, proto)\n"
+IMPORTED = "        module,\n        inputs,\n"
+LOADED = "    imported = imported if imported is not None else load_model(model, weights)\n"
+OTHER = '    model = replace(model, source=model.source.replace("Subtract", "other_weights"))\n'
+RUN = "*(tvm.runtime.tensor(np.ascontiguousarray(array), self._device) for array in arrays)"
+RETURNED = 'return [found.numpy()] if hasattr(found, "numpy") else [each.numpy() for each in found]'
+
+TORCH, FILE, BUILD, LOAD = (
+    *("extract/torch.py", "extract/onnx/importer.py"),
+    *("compile/build.py", "compile/snippets/load.py.in"),
+)
+NAMES, VALUES = "model turned has", "outputs differ from those of"
+FILE_NAMES, DEPLOYED = "model file has", "load.py returns other outputs than model.so computes"
+
+MUTANTS = {
+    "extract swaps inputs": Mutant("extract/binding.py", "zip(self.inputs, values", "zip(self.inputs, values[::-1]"),
+    "extract swaps parameters": Mutant(TORCH, PARAMS, PARAMS + "    params.reverse()\n"),
+    "extract sorts names": Mutant(TORCH, INFOS, SORTED, told=NAMES),
+    "extract drops an input": Mutant(TORCH, NETWORK, f"{CALL}(x, 0 * a)\n{NETWORK}"),
+    "extract transposes an input": Mutant(TORCH, NETWORK, f"{CALL}(x, a.T.reshape(a.shape))\n{NETWORK}"),
+    "extract skips a layer": Mutant(TORCH, NETWORK, "    network.linear = torch.nn.Identity()\n" + NETWORK),
+    "extract turns outputs round": Mutant(FILE, READ, READ + "    proto.graph.output.reverse()\n", "file", FILE_NAMES),
+    "extract swaps a file's inputs": Mutant(FILE, IMPORTED, IMPORTED.replace("puts", "puts[::-1]"), "file", FILE_NAMES),
+    "an entry is sorted": Mutant(
+        "declared/entries.py",
+        "in inputs.items()]\n",
+        "in sorted(inputs.items())]\n",
+        "positions",
+        "another entry of model",
+    ),
+    "compile takes other weights": Mutant(BUILD, LOADED, OTHER + LOADED),
+    "compile turns outputs round": Mutant(
+        BUILD, "outputs=imported.outputs", "outputs=imported.outputs[::-1]", "file", FILE_NAMES
+    ),
+    "compile turns inputs round": Mutant(BUILD, "inputs=imported.inputs", "inputs=imported.inputs[::-1]", told=NAMES),
+    "evaluate swaps inputs": Mutant("evaluate/by_name.py", "(self._inputs, tensors", "(self._inputs, tensors[::-1]"),
+    "load swaps inputs": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[::-1]"), told=DEPLOYED),
+    "load drops an input": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[:1] * 2"), told=DEPLOYED),
+    "load transposes an input": Mutant(
+        LOAD, RUN, RUN.replace("(array)", "(array.T).reshape(array.shape)"), told=DEPLOYED
+    ),
+    "load turns outputs round": Mutant(LOAD, RETURNED, RETURNED + "[::-1]", "file", DEPLOYED),
+}
+
+
+def mutated(mutant: Mutant, folder: Path) -> Path:
+    """Return a copy of the library with a mistake."""
+    for name in ("lib", "rules", "profiles"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "Snakefile", folder)
+    file = folder / "lib/anole" / mutant.file
+    text = file.read_text()
+    assert text.count(mutant.old) == 1, "the mistake has one place"
+    file.write_text(text.replace(mutant.old, mutant.new))
+    return folder
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_evaluation_and_the_oracle_notice_a_mistake(name: str, tmp_path: Path) -> None:
+    mutant = MUTANTS[name]
+    (tmp_path / "project").mkdir()
+    user = User(tmp_path / "project", mutated(mutant, tmp_path / "library"))
+    user.ask_oracle([mutant.case])
+    user.write([mutant.case])
+    ran = user.try_snakemake()
+    assert ran.returncode != 0 and mutant.told in ran.stdout + ran.stderr, ran.stdout + ran.stderr
+    build = f"{mutant.case}-cpu-random"
+    if not name.startswith("evaluate"):
+        assert difference(user.loaded(build, user.inputs(mutant.case)), user.outputs(mutant.case)) > 1e-2
+
+
+def test_former_weights_are_noticed(tmp_path: Path) -> None:
+    mutant = Mutant("project/content.py", "return content_key(found) if found else None", "return None")
+    (tmp_path / "project").mkdir()
+    user = User(tmp_path / "project", mutated(mutant, tmp_path / "library"))
+    user.ask_oracle(["turned"])
+    user.write(["turned"])
+    user.snakemake()
+    networks = user.folder / "networks.py"
+    before = networks.stat().st_mtime
+    networks.write_text(networks.read_text().replace("seed: int = 0", "seed: int = 5"))
+    os.utime(networks, (before - 9e4, before - 9e4))
+    user.ask_oracle(["turned"])
+    assert "Nothing to do" in user.anole("plan").stdout, "the mistake is that nobody notices"
+    ran = user.anole("evaluate", "builds/turned-cpu-random")
+    assert ran.returncode != 0 and "outputs differ from those of torch" in ran.stderr
+    assert difference(user.loaded("turned-cpu-random", user.inputs("turned")), user.outputs("turned")) > 1e-2
