@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ names = [info["name"] for info in BUILD["outputs"]]
 np.savez(sys.argv[3], allow_pickle=False, **dict(zip(names, found, strict=True)))
 """
 
+IN_TURN = """
+import json, sys
+from anole.__main__ import main
+for command in json.loads(sys.argv[1]):
+    if code := main.main(command, standalone_mode=False):
+        sys.exit(code)
+"""
+
 
 class User:
     """Somebody with a project folder.
@@ -49,7 +58,10 @@ class User:
         """Write models.yaml, with an untuned build of each case for each target."""
         cases = {name: CASES[name] for name in names} | entries
         targets = targets or {"cpu": {}}
-        kinds = {name: {"kind": "cpu", "threads": 1, **target} for name, target in targets.items()}
+        kinds = {name: {"kind": "cpu", **target} for name, target in targets.items()}
+        for target in kinds.values():
+            if target["kind"] == "cpu":
+                target.setdefault("threads", 1)
         plain = {
             "models": {name: {"source": case.source, "inputs": dict(case.inputs)} for name, case in cases.items()},
             "targets": kinds,
@@ -73,6 +85,10 @@ class User:
     def anole(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of Anole."""
         return self._try("-m", "anole", *arguments)
+
+    def in_turn(self, *commands: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run commands of Anole one after another in one process, which imports torch and TVM once."""
+        return self._try("-c", IN_TURN, json.dumps(commands))
 
     def inputs(self, case: str) -> Path:
         """Return the file of a case's inputs."""

@@ -70,16 +70,21 @@ class Nested(Weighted):
         return {"z": x - 2 * a, "b": (a * 3, [x + a, {"y": x * a}]), "a": x.sum(1)}
 
 
-class Typed(Weighted):
+class Mixed(Weighted):
+    """Types, keyword-only parameters, a default in between, and nested outputs."""
+
     def __init__(self) -> None:
         super().__init__()
         self.table = nn.Embedding(2, 8)
         with torch.no_grad():
             self.table.weight.copy_(torch.arange(16.0).reshape(2, 8) / 16)
 
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> tuple[Any, ...]:
+    def forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, bias: Any = None, *, x: torch.Tensor, at: torch.Tensor
+    ) -> dict[str, Any]:
+        assert bias is None
         found = self.linear(self.table(ids[:, 0])) + x
-        return torch.where(mask, found, -x), ids + 3, mask.logical_not(), at * 2
+        return {"z": torch.where(mask, found, -x), "b": (ids + 3, [mask.logical_not(), {"y": at * 2}])}
 
 
 class Tied(Weighted):
@@ -161,11 +166,11 @@ TYPED = {
     "ids": {"shape": list(SHAPE), "dtype": "int64"},
 }
 CASES = {
-    "in_order": Case(Subtract, of("x", "a")),
     "turned": Case(Subtract, of("a", "x")),
-    "keywords": Case(Keywords, of("scale", "x")),
-    "typed": Case(Typed, TYPED),
+    "mixed": Case(Mixed, TYPED),
     "file": Case(None, of("second", "first", "unused", "both")),
+    "in_order": Case(Subtract, of("x", "a")),
+    "keywords": Case(Keywords, of("scale", "x")),
     **{f"three_{''.join(names)}": Case(Three, of(*names)) for names in ("abc", "acb", "bac", "bca", "cab", "cba")},
     "positions": Case(Subtract, of("second", "first"), ("x", "a")),
     "only_by_position": Case(OnlyByPosition, of("a", "x")),
@@ -177,7 +182,7 @@ CASES = {
     "other_weights": Case(other_weights, of("x", "a")),
     "images": Case(Images, of("x", "a", shape=(1, 16, 10, 10))),
 }
-"""The networks by name; the first five are in `make test`."""
+"""The networks by name; the first three are in `make test`."""
 
 
 def random_inputs(case: Case, seed: int = 0) -> dict[str, np.ndarray]:

@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +20,18 @@ from tests.acceptance.networks import CASES, Case, Subtract, expected_outputs, o
 
 pytestmark = pytest.mark.workflow
 
-FEW, OTHERS = list(CASES)[:5], list(CASES)[5:]
+FEW, OTHERS = list(CASES)[:3], list(CASES)[3:]
 
 
-def built(folder: Path, names: list[str]) -> User:
-    """Run the workflow for some of the cases."""
+def built(folder: Path, names: list[str], evaluated: Iterable[str] = ()) -> User:
+    """Compile some of the cases, and evaluate some of these."""
     user = User(folder)
     user.ask_oracle(names)
     user.write(names)
-    user.snakemake()
+    user.snakemake(
+        *(f"builds/{name}-cpu-random" for name in names),
+        *(f"work/evaluations/{name}-cpu-random.json" for name in evaluated),
+    )
     return user
 
 
@@ -37,7 +42,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> User:
-    return built(tmp_path_factory.mktemp("others"), OTHERS)
+    return built(tmp_path_factory.mktemp("others"), OTHERS, [name for name in OTHERS if not name.startswith("three")])
 
 
 @pytest.mark.parametrize("case", FEW)
@@ -52,15 +57,19 @@ def test_any_other_build_computes_its_network(others: User, case: str) -> None:
 
 
 @pytest.mark.guard
+def test_the_workflow_finds_these_builds_right(few: User) -> None:
+    assert "failed" not in few.snakemake()
+
+
+@pytest.mark.guard
 @pytest.mark.parametrize("case", FEW)
 def test_commands_and_c_libraries_compute_the_network(few: User, case: str) -> None:
     build, expected = f"{case}-cpu-random", few.outputs(case)
     assert difference(few.ran(build, few.inputs(case)), expected) < 1e-5
     assert difference(few.ran_in_order(build, case), expected) < 1e-5
-    exported = few.anole("export", f"builds/{build}", "--to", f"library_{case}", "--name", "network")
+    exported = few.anole("export", f"builds/{build}", "--to", f"library_{case}")
     assert exported.returncode == 0, exported.stderr
     folder = few.folder / f"library_{case}"
-    subprocess.run(["cc", "--version"], check=True, capture_output=True)
     found = subprocess.run(
         [sys.executable, "-c", IN_C, str(folder), str(few.inputs(case)), *expected], capture_output=True, text=True
     )
@@ -87,21 +96,16 @@ np.savez(pathlib.Path(folder, "found.npz"), **dict(zip(names, found, strict=True
 def test_other_precisions_and_targets_compute_the_network(tmp_path: Path) -> None:
     user = User(tmp_path)
     user.ask_oracle(["images"])
-    targets = {
-        "one": {},
-        "two": {"threads": 2},
-        "half": {"precision": "bf16"},
-        "bytes": {"precision": "int8"},
-        "vta": {"kind": "vta", "threads": None},
-    }
-    user.write(["images"], {name: {k: v for k, v in entry.items()} for name, entry in targets.items()})
-    text = (tmp_path / "models.yaml").read_text().replace("    threads: null\n", "")
-    (tmp_path / "models.yaml").write_text(text)
+    allowed = {"one": 1e-5, "two": 1e-5, "bytes": 0.1, "vta": 0.2}
+    targets: dict[str, Any] = {"one": {}, "two": {"threads": 2}, "bytes": {"precision": "int8"}, "vta": {"kind": "vta"}}
+    if {"avx512_bf16", "avx512vl"} <= set(Path("/proc/cpuinfo").read_text().split()):
+        targets["half"], allowed["half"] = {"precision": "bf16"}, 2e-2
+    user.write(["images"], targets)
     user.snakemake()
     turned = {"output": -user.outputs("images")["output"]}
-    for target, allowed in {"one": 1e-5, "two": 1e-5, "half": 2e-2, "bytes": 0.1, "vta": 0.2}.items():
+    for target, most in allowed.items():
         found = user.ran(f"images-{target}-random", user.inputs("images"))
-        assert difference(found, user.outputs("images")) < allowed < difference(found, turned), target
+        assert difference(found, user.outputs("images")) < most < difference(found, turned), target
         ordered = user.ran_in_order(f"images-{target}-random", "images")
         assert all(np.array_equal(ordered[name], found[name]) for name in found), target
 
@@ -150,7 +154,7 @@ def test_other_files_and_orders_are_built_again(tmp_path: Path) -> None:
     user.ask_oracle(names)
     for name in ("networks.py", "graph.onnx"):
         os.utime(tmp_path / name, (older, older))
-    assert user.anole("plan").stdout.count("the model's files have changed") == 2
+    assert "turned for cpu, file for cpu        the model's files have changed" in user.anole("plan").stdout
     user.snakemake()
     for name in names:
         found = user.loaded(f"{name}-cpu-random", user.inputs(name))

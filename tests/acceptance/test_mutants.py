@@ -50,7 +50,7 @@ NAMES, VALUES = "model turned has", "outputs differ from those of"
 FILE_NAMES, DEPLOYED = "model file has", "load.py returns other outputs than model.so computes"
 
 MUTANTS = {
-    "extract swaps inputs": Mutant("extract/binding.py", "zip(self.inputs, values", "zip(self.inputs, values[::-1]"),
+    "extract swaps inputs": Mutant("extract/binding.py", "tuple(bound.args), tuple", "tuple(bound.args)[::-1], tuple"),
     "extract swaps parameters": Mutant(TORCH, PARAMS, PARAMS + "    params.reverse()\n"),
     "extract sorts names": Mutant(TORCH, INFOS, SORTED, told=NAMES),
     "extract drops an input": Mutant(TORCH, NETWORK, f"{CALL}(x, 0 * a)\n{NETWORK}"),
@@ -84,7 +84,8 @@ def mutated(mutant: Mutant, folder: Path) -> Path:
     """Return a copy of the library with a mistake."""
     for name in ("lib", "rules", "profiles"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "Snakefile", folder)
+    for name in ("Snakefile", "environment.yml"):
+        shutil.copy(ROOT / name, folder)
     file = folder / "lib/anole" / mutant.file
     text = file.read_text()
     assert text.count(mutant.old) == 1, "the mistake has one place"
@@ -99,9 +100,13 @@ def test_the_evaluation_and_the_oracle_notice_a_mistake(name: str, tmp_path: Pat
     user = User(tmp_path / "project", mutated(mutant, tmp_path / "library"))
     user.ask_oracle([mutant.case])
     user.write([mutant.case])
-    ran = user.try_snakemake()
-    assert ran.returncode != 0 and mutant.told in ran.stdout + ran.stderr, ran.stdout + ran.stderr
     build = f"{mutant.case}-cpu-random"
+    ran = user.in_turn(
+        ["extract", mutant.case, "--target", "cpu"],
+        ["compile", build],
+        ["evaluate", f"builds/{build}", "--rounds", "1"],
+    )
+    assert ran.returncode != 0 and mutant.told in ran.stderr, ran.stderr
     if not name.startswith("evaluate"):
         assert difference(user.loaded(build, user.inputs(mutant.case)), user.outputs(mutant.case)) > 1e-2
 

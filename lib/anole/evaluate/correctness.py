@@ -47,6 +47,9 @@ _AS_INEXACT = 3.0
 """How much farther than the most exact reference a build may be from the network in double precision: the order of a
 sum changes its rounding, and some networks make much of that."""
 
+_MAX_STEPS_ERROR = 0.1
+"""The largest error of a build that multiplies bytes, compared with its file's own steps, whatever its references do."""
+
 _MOST_INEXACT = 3e-3
 """The error of a reference of float32 beyond which it allows nothing: noise in weights would not be found any more."""
 
@@ -63,6 +66,8 @@ def with_evidence(
         with _warned(build, "could not be compared with other weights: "):
             evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_redrawn))
     far = _far_references(build, evaluation)
+    if _agreeing(build, evaluation) is not None:
+        return evaluation
     if far and is_narrow(build):
         with _warned(build):
             own, beside = _narrow_errors(runner, folder, build)
@@ -157,6 +162,12 @@ def _far_references(build: Build, evaluation: Evaluation) -> list[Latency]:
     return [each for each in evaluation.latencies if not max(_errors(each).values()) <= _max_error(build)]
 
 
+def _agreeing(build: Build, evaluation: Evaluation) -> Latency | None:
+    """Return the reference that a build agrees with best; None if it agrees with none."""
+    best = min(evaluation.latencies, key=lambda latency: max(_errors(latency).values()), default=None)
+    return best if best is not None and max(_errors(best).values()) <= _max_error(build) else None
+
+
 def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: CompileRedrawn) -> float:
     """Returns the error of the same network with other weights, beside torch on the processor."""
     import torch
@@ -233,8 +244,10 @@ def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) ->
 def _is_near_exact(build: Build, evaluation: Evaluation) -> bool:
     """Whether a build is as near to what the network is defined to be as its references, or as precision lets it be."""
     theirs = evaluation.reference_exact_error or 0.0
-    most = _MOST_NARROW / _AS_INEXACT if _multiplies_bytes(build) else _MOST_INEXACT
-    allowed = max(MAX_RELATIVE_ERROR, _AS_INEXACT * theirs) if theirs <= most else MAX_RELATIVE_ERROR
+    most, beyond = (
+        (_MAX_STEPS_ERROR, _MAX_STEPS_ERROR) if _multiplies_bytes(build) else (_MOST_INEXACT, MAX_RELATIVE_ERROR)
+    )
+    allowed = max(MAX_RELATIVE_ERROR, _AS_INEXACT * theirs) if theirs <= most else beyond
     return evaluation.exact_error is not None and evaluation.exact_error <= allowed
 
 
@@ -253,7 +266,9 @@ def _is_near_on_average(evaluation: Evaluation, largest_chance: float) -> bool:
 
 
 def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
-    """Returns in words why a build that is too far from a reference is right nevertheless; None if it is not."""
+    """Return in words why a build that is too far from a reference is right nevertheless; None if it is not."""
+    if (near := _agreeing(build, evaluation)) is not None:
+        return f"from those of {near.reference} by only {max(_errors(near).values()):.2g}: the references disagree"
     if (rounded := evaluation.rounded_error) is not None and rounded <= MAX_RELATIVE_ERROR:
         return f"from those of a reference that rounds in the same way by only {rounded:.2g}"
     if (narrow := evaluation.narrow_error) is not None:
