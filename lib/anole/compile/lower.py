@@ -12,7 +12,7 @@ from tvm import ir, relax, s_tir, te, tirx, topi
 
 from anole.compile.passes.broadcast import keep_apart
 from anole.compile.passes.concat import legalize_concat, write_slices
-from anole.compile.passes.elementwise import fast_math_map, legalize_add
+from anole.compile.passes.elementwise import fast_math_map, legalize_add, legalize_subtract
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.group_norm import legalize_group_norm
 from anole.compile.passes.kernel_calls import WORKLOAD, Pattern
@@ -69,6 +69,7 @@ def lower(
         "relax.image.resize2d": legalize_resize,
         "relax.reshape": legalize_reshape,
         "relax.nn.group_norm": legalize_group_norm,
+        "relax.subtract": legalize_subtract,
     }
     steps = (
         simplify_views,

@@ -6,7 +6,7 @@ the whole epilogue unused: if that is a denormal number, its hyperbolic tangent 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from tvm import ir, relax, te
@@ -85,6 +85,33 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return te.compute(x.shape, lambda *at: x[at] + y[at[-1]], name="add")
 
     return bb.call_te(add, data, padded, primfunc_name_hint="add")
+
+
+def legalize_subtract(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Legalises a difference of floats as a sum, because TVM simplifies ``x + y - y`` to x, however large y is."""
+    data, other = call.args
+    if "float" not in str(call.ty.dtype):
+        return call.op.get_attr("FLegalize")(bb, call)
+    if isinstance(other, ir.GenericConst):
+        negative = relax.const(-other.value.numpy(), str(other.ty.dtype))
+        return legalize_add(bb, bb.normalize(relax.op.add(data, negative)))
+
+    def subtract(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+        shape = list(call.ty.shape)
+        return te.compute(shape, lambda *at: _broadcast(x, at) + -_broadcast(y, at), name="subtract")
+
+    return bb.call_te(subtract, data, other, primfunc_name_hint="subtract")
+
+
+def _broadcast(tensor: te.Tensor, at: Sequence[Value]) -> Value:
+    """Returns the element of a tensor that is broadcast to an index of the result."""
+    places = at[len(at) - tensor.ndim :]
+    return tensor(
+        *(
+            0 if are_numbers([extent]) and int(extent) == 1 else place
+            for extent, place in zip(tensor.shape, places, strict=True)
+        )
+    )
 
 
 def _is_short_bias(operand: ir.Expr, data: relax.TensorType, result: relax.TensorType) -> bool:

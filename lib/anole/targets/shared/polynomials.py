@@ -20,7 +20,7 @@ _ZERO_EXP, _INFINITE_EXP = -104.0, 89.0
 """Arguments whose exponentials are rounded to zero and to infinity."""
 
 _TO_INTEGER = 1.5 * 2**23 + 2 * 127
-"""Added to a number of less than 2^22, it rounds the number to an integer n. The sum's last bits are those of n + 254."""
+"""A number plus this is rounded to an integer n, and the last bits of the sum are those of n + 254."""
 
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1.0, 1.0)
 _TANH = (
@@ -52,7 +52,7 @@ def exp(x: Value) -> Value:
         return bound(bits, lambda bits: _times_power(_polynomial(rest, _EXP), bits))
 
     def of_power(x: Value, shifted: Value) -> Value:
-        rest = x - (shifted - const(_TO_INTEGER)) * const(log(2))
+        rest = x - (shifted + const(-_TO_INTEGER)) * const(log(2))
         return bound(rest, lambda rest: scaled(rest, shifted))
 
     def within(x: Value) -> Value:

@@ -2,7 +2,7 @@
 
 TVM's maximum is ``a > b ? a : b``, one instruction of x86, which yields `b` if either operand is NaN; its minimum is
 analogous. With a constant on the left, as in activations and clips, NaN passes at no cost. For two computed operands,
-NaN takes a comparison and a selection more, which an element-wise kernel hides behind its memory traffic. The running
+LLVM's maximum takes some instructions more, which an element-wise kernel hides behind its memory traffic. The running
 maximum of a pool or a softmax would take up to twice the time, so it ignores NaN. TVM's ``a != b`` is false for NaN.
 """
 
@@ -14,27 +14,26 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from anole.targets.shared.nodes import with_each
-from anole.targets.shared.polynomials import bound
+
+_MAXIMA = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
+"""LLVM's functions that keep NaN."""
 
 
 def keep_nan(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Replaces extremes and inequalities by expressions that keep NaN, except running extremes."""
-    func = with_each(func, tirx.BufferStore, _without_running_extreme)
-    for kind in (tirx.Max, tirx.Min):
+    for kind in (tirx.BufferStore, tirx.Bind):
         func = with_each(func, kind, _keeping)
     return with_each(func, tirx.NE, _unequal)
 
 
-def _without_running_extreme(store: tirx.BufferStore) -> tirx.BufferStore:
-    """Writes the extreme of what a store overwrites and another value as the comparison that it is compiled to."""
-    value = store.value
-    if not isinstance(value, (tirx.Max, tirx.Min)) or not any(
-        _is_overwritten(store, each) for each in (value.a, value.b)
-    ):
-        return store
-    compared = tirx.GT if isinstance(value, tirx.Max) else tirx.LT
-    chosen = bound(value.a, lambda a: bound(value.b, lambda b: tirx.Select(compared(a, b), a, b)))
-    return tirx.BufferStore(store.buffer, chosen, store.indices)
+def _keeping(statement: Any) -> Any:
+    """Returns a statement whose value keeps NaN."""
+    value = statement.value
+    if isinstance(statement, tirx.Bind):
+        return tirx.Bind(statement.var, _with_nan(value))
+    is_running = type(value) in _MAXIMA and any(_is_overwritten(statement, each) for each in (value.a, value.b))
+    kept = type(value)(_with_nan(value.a), _with_nan(value.b)) if is_running else _with_nan(value)
+    return tirx.BufferStore(statement.buffer, kept, statement.indices)
 
 
 def _is_overwritten(store: tirx.BufferStore, operand: Any) -> bool:
@@ -42,11 +41,19 @@ def _is_overwritten(store: tirx.BufferStore, operand: Any) -> bool:
     return is_load and tvm_ffi.structural_equal(list(operand.indices), list(store.indices))
 
 
-def _keeping(extreme: Any) -> Any:
-    kind, a, b = type(extreme), extreme.a, extreme.b
+def _with_nan(value: Any) -> Any:
+    for kind in _MAXIMA:
+        value = tvm_ffi.structural_map(value, (kind, _extreme), order="post")
+    return value
+
+
+def _extreme(extreme: Any) -> Any:
+    a, b = extreme.a, extreme.b
     if not _is_float(a) or _is_constant(a):
         return extreme
-    return kind(b, a) if _is_constant(b) else bound(b, lambda b: tirx.Select(tirx.isnan(b), b, kind(b, a)))
+    if _is_constant(b):
+        return type(extreme)(b, a)
+    return tirx.call_llvm_pure_intrin(a.ty.dtype, _MAXIMA[type(extreme)], a, b)
 
 
 def _unequal(comparison: tirx.NE) -> Any:
