@@ -87,6 +87,19 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     return bb.call_te(add, data, padded, primfunc_name_hint="add")
 
 
+def legalize_by_zero(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Hides a scalar zero in a vector; TVM evaluates ``x * 0.0`` to 0 even for NaN, and rejects ``x / 0.0``."""
+    operands = [_unknown_zero(operand) for operand in call.args] if call.ty.ndim else list(call.args)
+    return call.op.get_attr("FLegalize")(bb, bb.normalize(relax.Call(call.op, operands, call.attrs)))
+
+
+def _unknown_zero(operand: ir.Expr) -> ir.Expr:
+    is_scalar = isinstance(operand, ir.GenericConst) and not operand.ty.ndim and "float" in str(operand.ty.dtype)
+    if not is_scalar or operand.value.numpy().any():
+        return operand
+    return relax.const(operand.value.numpy().reshape(1), str(operand.ty.dtype))
+
+
 def legalize_subtract(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Legalises a difference of floats as a sum, because TVM simplifies ``x + y - y`` to x, however large y is."""
     data, other = call.args
