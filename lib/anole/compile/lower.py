@@ -12,7 +12,8 @@ from tvm import ir, relax, s_tir, te, tirx, topi
 
 from anole.compile.passes.broadcast import keep_apart
 from anole.compile.passes.concat import legalize_concat, write_slices
-from anole.compile.passes.elementwise import fast_math_map, legalize_add
+from anole.compile.passes.elementwise import fast_math_map, legalize_add, legalize_by_zero, legalize_subtract
+from anole.compile.passes.extremes import extremes_map
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.group_norm import legalize_group_norm
 from anole.compile.passes.kernel_calls import WORKLOAD, Pattern
@@ -66,9 +67,12 @@ def lower(
     others = {
         "relax.add": legalize_add,
         "relax.concat": legalize_concat,
+        "relax.divide": legalize_by_zero,
         "relax.image.resize2d": legalize_resize,
         "relax.reshape": legalize_reshape,
+        "relax.multiply": legalize_by_zero,
         "relax.nn.group_norm": legalize_group_norm,
+        "relax.subtract": legalize_subtract,
     }
     steps = (
         simplify_views,
@@ -76,7 +80,7 @@ def lower(
         transform.CanonicalizeBindings(),
         mean_before_permuting,
         permute_before_enlarging,
-        transform.LegalizeOps({**fast_math_map(), **anchors, **others}),
+        transform.LegalizeOps({**fast_math_map(), **extremes_map(), **anchors, **others}),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         keep_apart,

@@ -6,10 +6,10 @@ the whole epilogue unused: if that is a denormal number, its hyperbolic tangent 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from tvm import ir, relax, te, topi
+from tvm import ir, relax, te
 
 from anole.targets.shared import polynomials
 from anole.targets.shared.polynomials import Value, bound
@@ -32,7 +32,7 @@ def fast_math_map() -> dict[str, Legalize]:
         "relax.nn.silu": _legalize(_elementwise(polynomials.silu)),
         "relax.nn.gelu": _legalize(_elementwise(polynomials.gelu)),
         "relax.nn.gelu_tanh": _legalize(_elementwise(polynomials.gelu_tanh)),
-        "relax.nn.softmax": _legalize(topi.nn.fast_softmax, "axis"),
+        "relax.nn.softmax": _legalize(_softmax, "axis"),
     }
 
 
@@ -54,6 +54,25 @@ def _elementwise(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te
     return definition
 
 
+def _softmax(data: te.Tensor, axis: int) -> te.Tensor:
+    """Defines a softmax with the exponential as a polynomial, in steps of their own, which the schedule joins."""
+    axis %= data.ndim
+    outer = [*data.shape[:axis], *data.shape[axis + 1 :]]
+
+    def reduced(reducer: Callable[..., Value], source: te.Tensor, name: str) -> te.Tensor:
+        along = te.reduce_axis((0, data.shape[axis]), "k")
+        return te.compute(outer, lambda *at: reducer(source(*at[:axis], along, *at[axis:]), axis=along), name=name)
+
+    def row(at: tuple[Value, ...]) -> tuple[Value, ...]:
+        return (*at[:axis], *at[axis + 1 :])
+
+    largest = reduced(te.max, data, "softmax_max")
+    below = te.compute(data.shape, lambda *at: data(*at) - largest(*row(at)), name="softmax_delta")
+    powers = te.compute(data.shape, lambda *at: bound(below(*at), polynomials.exp), name="softmax_exp")
+    total = reduced(te.sum, powers, "softmax_sum")
+    return te.compute(data.shape, lambda *at: powers(*at) / total(*row(at)), name="softmax_norm")
+
+
 def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Legalises a sum; a short bias operand is read from a zero-padded constant."""
     data, bias = call.args
@@ -66,6 +85,46 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return te.compute(x.shape, lambda *at: x[at] + y[at[-1]], name="add")
 
     return bb.call_te(add, data, padded, primfunc_name_hint="add")
+
+
+def legalize_by_zero(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Hides a scalar zero in a vector; TVM evaluates ``x * 0.0`` to 0 even for NaN, and rejects ``x / 0.0``."""
+    operands = [_unknown_zero(operand) for operand in call.args] if call.ty.ndim else list(call.args)
+    return call.op.get_attr("FLegalize")(bb, bb.normalize(relax.Call(call.op, operands, call.attrs)))
+
+
+def _unknown_zero(operand: ir.Expr) -> ir.Expr:
+    is_scalar = isinstance(operand, ir.GenericConst) and not operand.ty.ndim and "float" in str(operand.ty.dtype)
+    if not is_scalar or operand.value.numpy().any():
+        return operand
+    return relax.const(operand.value.numpy().reshape(1), str(operand.ty.dtype))
+
+
+def legalize_subtract(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Legalises a difference of floats as a sum, because TVM simplifies ``x + y - y`` to x, however large y is."""
+    data, other = call.args
+    if "float" not in str(call.ty.dtype):
+        return call.op.get_attr("FLegalize")(bb, call)
+    if isinstance(other, ir.GenericConst):
+        negative = relax.const(-other.value.numpy(), str(other.ty.dtype))
+        return legalize_add(bb, bb.normalize(relax.op.add(data, negative)))
+
+    def subtract(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+        shape = list(call.ty.shape)
+        return te.compute(shape, lambda *at: _broadcast(x, at) + -_broadcast(y, at), name="subtract")
+
+    return bb.call_te(subtract, data, other, primfunc_name_hint="subtract")
+
+
+def _broadcast(tensor: te.Tensor, at: Sequence[Value]) -> Value:
+    """Returns the element of a tensor that is broadcast to an index of the result."""
+    places = at[len(at) - tensor.ndim :]
+    return tensor(
+        *(
+            0 if are_numbers([extent]) and int(extent) == 1 else place
+            for extent, place in zip(tensor.shape, places, strict=True)
+        )
+    )
 
 
 def _is_short_bias(operand: ir.Expr, data: relax.TensorType, result: relax.TensorType) -> bool:

@@ -33,9 +33,27 @@ class _Affine(NamedTuple):
     scale: _Values
     shift: _Values
 
-    def after(self, scale: _Values, shift: _Values) -> _Affine:
-        """Returns the composition: this step applied to data that is first scaled and shifted."""
-        return _Affine(self.data, self.scale * scale, self.scale * shift + self.shift)
+    def after(self, first: _Affine) -> _Affine:
+        """Returns the composition: this step applied to the result of the first one."""
+        return _Affine(first.data, self.scale * first.scale, self.scale * first.shift + self.shift)
+
+    def undoes(self, first: _Affine, is_weighted: bool) -> bool:
+        """Whether this step takes back what the first one does, up to how it rounds, overflows or underflows.
+
+        ``(x + 12582912) - 12582912`` rounds x to an integer. The shifts of a product of weights, such as of a
+        batch-norm, may nearly cancel in some channels by chance, so that only all of them together count.
+        """
+        both, shifted = self.after(first), self.scale * first.shift
+        sizes, kept = np.broadcast_arrays(np.abs(shifted), np.abs(both.shift))
+        if is_weighted:
+            sizes, kept = sizes.max(), kept.max()
+        with np.errstate(divide="ignore"):
+            exponents, kept_exponents = (np.abs(np.log2(np.abs(each))) for each in (first.scale, both.scale))
+        is_finite = np.isfinite(exponents)
+        return bool(
+            (kept < sizes * _MIN_KEPT_SHIFT).any()
+            or (kept_exponents + _MAX_EXPONENT_UNDONE < np.where(is_finite, exponents, 0)).any()
+        )
 
 
 _ZERO, _ONE = np.array(0.0), np.array(1.0)
@@ -47,6 +65,12 @@ _STEPS: dict[str, Callable[[_Values], tuple[_Values, _Values]]] = {
     "relax.divide": lambda value: (1 / value, _ZERO),
 }
 """The scale and shift of each operator with a constant right operand."""
+
+_MIN_KEPT_SHIFT = 2.0**-12
+"""Share of a shift that two steps together have; with less, the rounding of the first one is seen in the result."""
+
+_MAX_EXPONENT_UNDONE = 64
+"""Half of float32's exponents."""
 
 _ROUNDING = ("relax.ceil", "relax.floor", "relax.round")
 
@@ -90,10 +114,21 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         return self._written(merged) if is_new and np.isfinite(merged.scale).all() else call
 
     def _merged(self, step: _Affine) -> _Affine:
-        """Merges a step with all preceding steps whose results nothing else reads."""
+        """Merges a step with all preceding steps whose results nothing else reads, unless it undoes one of them."""
+        is_weighted = self._is_weighted(step)
         while (before := _step(bound_for_one(self, self._uses, step.data))) is not None:
-            step = _Affine(before.data, *step.after(before.scale, before.shift)[1:])
+            if step.undoes(before, is_weighted):
+                break
+            step = step.after(before)
         return step
+
+    def _is_weighted(self, step: _Affine | None) -> bool:
+        """Whether a chain of steps starts at a product of weights."""
+        found: Any = None
+        while step is not None:
+            found = bound_for_one(self, self._uses, step.data)
+            step = _step(found)
+        return operator_of(found) in _WEIGHTED
 
     def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
         """Returns the data's operator with scaled weights, or None where the scale cannot be folded."""

@@ -12,9 +12,12 @@ _aten = torch.ops.aten
 
 
 def _elu(data: torch.Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
-    if (scale, input_scale) == (1, 1):
-        return NotImplemented
     return scale * torch.where(data > 0, data, alpha * torch.expm1(input_scale * data))
+
+
+def _softplus(data: torch.Tensor, beta: float = 1.0, threshold: float = 20.0) -> torch.Tensor:
+    scaled = data * beta
+    return torch.where(scaled > threshold, data, torch.log1p(torch.exp(scaled)) / beta)
 
 
 def _add(data: torch.Tensor, other: Any, *, alpha: float = 1) -> Any:
@@ -45,6 +48,28 @@ def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None)
     return torch.div(data.to(dtype), other, rounding_mode=rounding_mode)
 
 
+def _divide_in(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """Divides down without the remainder, since the plain quotient may be rounded up to an integer first."""
+    if rounding_mode != "floor" or not torch.result_type(data, other).is_floating_point:
+        return _divide(data, other, rounding_mode=rounding_mode)
+    other = torch.as_tensor(other, dtype=data.dtype)
+    rest = torch.fmod(data, other)
+    quotient = torch.round((data - rest) / other)
+    is_below = torch.logical_and(rest != 0, torch.logical_xor(rest < 0, other < 0))
+    return torch.where(other == 0, data / other, torch.where(is_below, quotient - 1, quotient))
+
+
+def _remainder(data: Any, other: Any) -> Any:
+    """Adds the divisor to a remainder of another sign; TVM subtracts a quotient that is rounded."""
+    dtype = torch.result_type(data, other)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    data, other = (torch.as_tensor(each, dtype=dtype) for each in (data, other))
+    rest = torch.fmod(data, other)
+    is_below = torch.logical_and(rest != 0, torch.logical_xor(rest < 0, other < 0))
+    return torch.where(is_below, rest + other, rest)
+
+
 def _negative_view(data: torch.Tensor) -> Any:
     return -data
 
@@ -53,16 +78,37 @@ def _as_float(data: torch.Tensor) -> torch.Tensor:
     return data if data.is_floating_point() else data.to(torch.get_default_dtype())
 
 
-def _sinh(data: torch.Tensor) -> torch.Tensor:
-    """Is exact near zero, where a difference of exponentials would cancel."""
+def _expm1(data: torch.Tensor) -> torch.Tensor:
+    """Is exact near zero, unlike the difference of the exponential and one."""
     data = _as_float(data)
-    grown = torch.expm1(data.abs())
-    return torch.sign(data) * (grown + grown / (grown + 1)) / 2
+    return torch.tanh(data / 2) * (torch.exp(data) + 1)
+
+
+def _log1p(data: torch.Tensor) -> torch.Tensor:
+    """Corrects the logarithm for what the sum of the argument and one is rounded by."""
+    data = _as_float(data)
+    total = 1 + data
+    added = total - 1
+    return torch.where(added == 0, data, torch.log(total) * torch.where(added == data, 1.0, data / added))
+
+
+def _sinh(data: torch.Tensor) -> torch.Tensor:
+    """Is exact near zero, and finite up to 89.4, where the exponential is infinite."""
+    data = _as_float(data)
+    size = data.abs()
+    less, root = torch.expm1(size), torch.exp(size / 2)
+    found = torch.where(size < 20, (less + less / (less + 1)) / 2, root / 2 * root)
+    return torch.where(data < 0, -found, found)
 
 
 def _cosh(data: torch.Tensor) -> torch.Tensor:
-    grown = torch.exp(_as_float(data).abs())
-    return (grown + 1 / grown) / 2
+    root = torch.exp(_as_float(data).abs() / 2)
+    return root / 2 * root + 0.5 / (root * root)
+
+
+def _atanh(data: torch.Tensor) -> torch.Tensor:
+    data = _as_float(data)
+    return torch.log1p(2 * data / (1 - data)) / 2
 
 
 def _exp2(data: torch.Tensor) -> torch.Tensor:
@@ -74,7 +120,8 @@ def _hypot(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     first, second = data.abs(), other.abs()
     larger, smaller = torch.maximum(first, second), torch.minimum(first, second)
     ratio = smaller / torch.where(larger == 0, 1, larger)
-    return torch.where(larger.isinf(), larger, larger * torch.sqrt(1 + ratio * ratio))
+    is_infinite = torch.logical_or(first.isinf(), second.isinf())
+    return torch.where(is_infinite, torch.inf, larger * torch.sqrt(1 + ratio * ratio))
 
 
 def _logaddexp(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -138,10 +185,17 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.sub.Tensor: _subtract,
     _aten.rsub.Tensor: _subtract_from,
     _aten.rsub.Scalar: _subtract_from,
+    _aten.softplus.default: _softplus,
     _aten.div.Tensor: _divide,
-    _aten.div.Tensor_mode: _divide,
+    _aten.div.Tensor_mode: _divide_in,
     _aten.div.Scalar: _divide,
-    _aten.div.Scalar_mode: _divide,
+    _aten.div.Scalar_mode: _divide_in,
+    _aten.remainder.Tensor: _remainder,
+    _aten.remainder.Scalar: _remainder,
+    _aten.remainder.Scalar_Tensor: _remainder,
+    _aten.expm1.default: _expm1,
+    _aten.log1p.default: _log1p,
+    _aten.atanh.default: _atanh,
     _aten._neg_view.default: _negative_view,
     _aten.sinh.default: _sinh,
     _aten.cosh.default: _cosh,

@@ -16,10 +16,13 @@ from tvm import tirx
 
 Value = Any
 
-_MOST_EXPONENT = 88.37626
-"""The largest argument whose exponential, and the reciprocal of that, are finite and non-zero."""
+_ZERO_EXP, _INFINITE_EXP = -104.0, 89.0
+"""Arguments whose exponentials are rounded to zero and to infinity."""
 
-_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_TO_INTEGER = 1.5 * 2**23 + 2 * 127
+"""A number plus this is rounded to an integer n, and the last bits of the sum are those of n + 254."""
+
+_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1.0, 1.0)
 _TANH = (
     *(-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08),
     *(1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
@@ -42,20 +45,20 @@ _LEAST_NORMAL, _BITS = 2.0**-126, 23
 
 
 def exp(x: Value) -> Value:
-    """Computes 2^n times a polynomial of the remainder (Cephes, expf)."""
+    """Computes 2^n times a polynomial of the remainder (Cephes, expf), also where the result is subnormal."""
 
-    def scaled(power: Value, rest: Value) -> Value:
-        factor = tirx.reinterpret("float32", (tirx.Cast("int32", power) + 127) << 23)
-        return factor * (1.0 + rest + rest * rest * _polynomial(rest, _EXP))
+    def scaled(rest: Value, shifted: Value) -> Value:
+        bits = tirx.reinterpret("int32", shifted)
+        return bound(bits, lambda bits: _times_power(_polynomial(rest, _EXP), bits))
 
-    def of_power(x: Value, power: Value) -> Value:
-        return bound(x - power * const(log(2)), lambda rest: scaled(power, rest))
+    def of_power(x: Value, shifted: Value) -> Value:
+        rest = x - (shifted + const(-_TO_INTEGER)) * const(log(2))
+        return bound(rest, lambda rest: scaled(rest, shifted))
 
     def within(x: Value) -> Value:
-        return bound(tirx.floor(x * const(1 / log(2)) + const(0.5)), lambda power: of_power(x, power))
+        return bound(x * const(1 / log(2)) + const(_TO_INTEGER), lambda shifted: of_power(x, shifted))
 
-    # exp(x) > x for all finite x; the maximum only passes on infinity and NaN.
-    return tirx.max(bound(_clip(x, _MOST_EXPONENT), within), x)
+    return bound(tirx.max(const(_ZERO_EXP), tirx.min(const(_INFINITE_EXP), x)), within)
 
 
 def tanh(x: Value) -> Value:
@@ -114,6 +117,19 @@ def gelu_tanh(x: Value) -> Value:
     return x * const(0.5) * (1.0 + bound(inner, tanh))
 
 
+def _times_power(value: Value, bits: Value) -> Value:
+    """Multiplies by 2^n in two steps, since 2^128 and 2^-127 are no normal numbers; the last bits are n + 254.
+
+    The exponents of both factors, each with its bias of 127, add up to n + 254; whatever is above is shifted out.
+    """
+    exponents = bits << _BITS
+
+    def scaled(half: Value) -> Value:
+        return value * tirx.reinterpret("float32", half) * tirx.reinterpret("float32", exponents - half)
+
+    return bound((bits >> 1) << _BITS, scaled)
+
+
 def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
     return bound(x * x, lambda square: x * _polynomial(square, above) / _polynomial(square, below))
 
@@ -124,7 +140,7 @@ def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _clip(x: Value, limit: float) -> Value:
-    return tirx.max(tirx.min(x, const(limit)), const(-limit))
+    return tirx.max(const(-limit), tirx.min(const(limit), x))
 
 
 def bound(value: Value, use: Callable[[Value], Value]) -> Value:

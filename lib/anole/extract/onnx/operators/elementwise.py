@@ -41,8 +41,12 @@ def _is_inf(call: Call) -> relax.Expr:
 def _cosh(call: Call) -> relax.Expr:
     """Returns the hyperbolic cosine; LLVM has no intrinsic for it."""
     data = call.input(0)
-    both = relax.op.add(relax.op.exp(data), relax.op.exp(relax.op.negative(data)))
-    return call.emit(relax.op.multiply(both, const(0.5, dtype_of(data))))
+    half = const(0.5, dtype_of(data))
+    # The exponential itself would be infinite before its half is.
+    root = call.emit(relax.op.exp(relax.op.multiply(relax.op.abs(data), half)))
+    halved = call.emit(relax.op.multiply(root, half))
+    small = relax.op.divide(relax.op.divide(half, root), root)
+    return call.emit(relax.op.add(relax.op.multiply(halved, root), small))
 
 
 def _sinh(call: Call) -> relax.Expr:
@@ -54,7 +58,8 @@ def _sinh(call: Call) -> relax.Expr:
             x = data(*at)
             square = x * x
             series = x * (1 + square / 6 * (1 + square / 20 * (1 + square / 42)))
-            return tirx.Select(tirx.abs(x) < 0.5, series, (tirx.exp(x) - tirx.exp(-x)) * 0.5)
+            root = tirx.exp(x * 0.5)
+            return tirx.Select(tirx.abs(x) < 0.5, series, root * 0.5 * root - 0.5 / root / root)
 
         return te.compute(data.shape, one, "sinh")
 

@@ -24,6 +24,7 @@ from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
 from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
+from anole.targets.cpu.device.not_a_number import keep_nan
 from anole.targets.cpu.device.rounding import simplify_rounding
 from anole.targets.cpu.device.words import has_words, lower_dots, read_words
 from anole.targets.shared.nodes import collect, with_each
@@ -55,7 +56,7 @@ def passes() -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
     before = [tvm.transform.module_pass(change, opt_level=0) for change in (_keep_vectors_whole, _read_words)]
     first = [tirx.transform.prim_func_pass(change, opt_level=0) for change in (_take_plain_extents, name_roundings)]
-    changes = (_keep_on_stack, _share_evenly, simplify_rounding, lower_dots, lower_roundings)
+    changes = (_keep_on_stack, _share_evenly, simplify_rounding, keep_nan, lower_dots, lower_roundings)
     after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in changes]
     return tvm.transform.Sequential([*first, *before, lower, *after]), finalize_host, finalize_device
 

@@ -1,0 +1,68 @@
+"""Keeps NaN in maxima, minima and comparisons of floats, where that costs no time.
+
+TVM's maximum is ``a > b ? a : b``, one instruction of x86, which yields `b` if either operand is NaN; its minimum is
+analogous. With a constant on the left, as in activations and clips, NaN passes at no cost. For two computed operands,
+LLVM's maximum takes some instructions more, which an element-wise kernel hides behind its memory traffic. The running
+maximum of a pool or a softmax would take up to twice the time, so it ignores NaN. TVM's ``a != b`` is false for NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from anole.targets.shared.nodes import with_each
+
+_MAXIMA = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
+"""LLVM's functions that keep NaN."""
+
+
+def keep_nan(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Replaces extremes and inequalities by expressions that keep NaN, except running extremes."""
+    for kind in (tirx.BufferStore, tirx.Bind):
+        func = with_each(func, kind, _keeping)
+    return with_each(func, tirx.NE, _unequal)
+
+
+def _keeping(statement: Any) -> Any:
+    """Returns a statement whose value keeps NaN."""
+    value = statement.value
+    if isinstance(statement, tirx.Bind):
+        return tirx.Bind(statement.var, _with_nan(value))
+    is_running = type(value) in _MAXIMA and any(_is_overwritten(statement, each) for each in (value.a, value.b))
+    kept = type(value)(_with_nan(value.a), _with_nan(value.b)) if is_running else _with_nan(value)
+    return tirx.BufferStore(statement.buffer, kept, statement.indices)
+
+
+def _is_overwritten(store: tirx.BufferStore, operand: Any) -> bool:
+    is_load = isinstance(operand, ir.TensorLoad) and operand.source.same_as(store.buffer)
+    return is_load and tvm_ffi.structural_equal(list(operand.indices), list(store.indices))
+
+
+def _with_nan(value: Any) -> Any:
+    for kind in _MAXIMA:
+        value = tvm_ffi.structural_map(value, (kind, _extreme), order="post")
+    return value
+
+
+def _extreme(extreme: Any) -> Any:
+    a, b = extreme.a, extreme.b
+    if not _is_float(a) or _is_constant(a):
+        return extreme
+    if _is_constant(b):
+        return type(extreme)(b, a)
+    return tirx.call_llvm_pure_intrin(a.ty.dtype, _MAXIMA[type(extreme)], a, b)
+
+
+def _unequal(comparison: tirx.NE) -> Any:
+    return tirx.Not(tirx.EQ(comparison.a, comparison.b)) if _is_float(comparison.a) else comparison
+
+
+def _is_float(value: Any) -> bool:
+    return "float" in str(value.ty.dtype)
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value.value if isinstance(value, tirx.Broadcast) else value, tirx.FloatImm)
