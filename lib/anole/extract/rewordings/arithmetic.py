@@ -45,6 +45,20 @@ def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None)
     return torch.div(data.to(dtype), other, rounding_mode=rounding_mode)
 
 
+def _remainder(data: Any, other: Any) -> Any:
+    """Correct the sign of the exact remainder; TVM subtracts the rounded quotient, which fails where it is large."""
+    dtype = torch.result_type(data, other)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    like = data if isinstance(data, torch.Tensor) else other
+    one, by = (
+        each.to(dtype) if isinstance(each, torch.Tensor) else like.new_full((), each, dtype=dtype)
+        for each in (data, other)
+    )
+    rest = torch.fmod(one, by)
+    return torch.where((rest != 0) & ((rest < 0) != (by < 0)), rest + by, rest)
+
+
 def _negative_view(data: torch.Tensor) -> Any:
     return -data
 
@@ -133,6 +147,9 @@ def _clamp_by(data: torch.Tensor, low: torch.Tensor | None = None, high: torch.T
 
 
 ARITHMETIC: dict[Any, Callable[..., Any]] = {
+    _aten.remainder.Tensor: _remainder,
+    _aten.remainder.Scalar: _remainder,
+    _aten.remainder.Scalar_Tensor: _remainder,
     _aten.elu.default: _elu,
     _aten.add.Tensor: _add,
     _aten.sub.Tensor: _subtract,
