@@ -98,7 +98,8 @@ _ONNX: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
     ),
     "onnxruntime 4110": (
         "(float[2,3,4,5] x) => (float[2,3,4,5] y, float[2,3,4,5] s, float[2,3,4,5] n) {"
-        " m = ReduceMean <axes = [-1]> (x) s = Sub (x, m) q = Mul (s, s) v = ReduceMean <axes = [-1]> (q) e = Add (v, eps) r = Sqrt (e)"
+        " m = ReduceMean <axes = [-1]> (x) s = Sub (x, m) q = Mul (s, s)"
+        " v = ReduceMean <axes = [-1]> (q) e = Add (v, eps) r = Sqrt (e)"
         " n = Div (s, r) t = Mul (n, scale) y = Add (t, bias) }",
         17,
         {"x": _X},
