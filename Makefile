@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz faults lint format lock wheel explore doctor bench-search bench-vta bench-accelerator bench-gpu bench-cpu bench-precision bench-shapes bench-accuracy papers conformance \
+.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz fuzz-graphs faults lint format lock wheel explore doctor bench-search bench-vta bench-accelerator bench-gpu bench-cpu bench-precision bench-shapes bench-accuracy papers conformance \
 	conformance-torch zoo clean
 .DEFAULT_GOAL := help
 
@@ -51,6 +51,9 @@ fuzz: env  ## look for counterexamples: property tests with new examples, and FU
 	for reader in shard documents spec lockfile database onnx; do \
 		PYTHONPATH=lib python -m tests.fuzz $$reader --seconds $(or $(FUZZ_SECONDS),60) || exit 1; \
 	done
+
+fuzz-graphs: env  ## compare GRAPHS (2000) random ONNX graphs from SEED (0) with ONNX Runtime; goes on where it stopped
+	PYTHONPATH=lib python -m tests.fuzz.graphs --graphs $(or $(GRAPHS),2000) --seed $(or $(SEED),0) --csv docs/results/data/fuzz_graphs.csv
 
 faults: env  ## kill the stages FAULTS (500) times, fill their disks and more; writes docs/results/data/faults.csv
 	python -m pytest tests/faults -m "not gpu" --faults $(or $(FAULTS),500) --faults-csv docs/results/data/faults.csv

@@ -76,6 +76,15 @@ class Claim:
         # Networks of a family (`vgg11`, `vgg16`) share layers, and so are one place.
         return {(name.rstrip("0123456789"), f"{name} {seed}"): value for (name, seed), value in found.items()}
 
+    def at_optimum(self, data: Data) -> tuple[float, float] | None:
+        """Return the shares of both variants' runs whose cost is the optimum's; None if the claim is not about cost."""
+        if not self.figure.startswith("cost"):
+            return None
+        figure, rows = FIGURES[self.figure], data.get(self.experiment, ())
+        costs = [[figure(row) for row in rows if row["variant"] == each] for each in (self.over, self.under)]
+        over, under = (float(np.mean([cost <= 1 for cost in each] or [False])) for each in costs)
+        return over, under
+
 
 def _alike(row: Row) -> float:
     """Returns how many times as often configs are alike within a cluster as across clusters."""
@@ -106,6 +115,8 @@ FIGURES: Mapping[str, Figure] = {
     "batch": _batch,
     "cost at 256": cost_at("gap_at_256"),
     "cost at the end": cost_at("gap_at_end"),
+    # In milliseconds: the default config's latency differs between processes.
+    "latency at the end": lambda row: float(row["ratio_at_end"] or "nan") * float(row["default_ms"] or "nan"),
     # All of them where a run is never so near.
     "trials to 1 %": lambda row: float(row["trials_to_1%"] or row["trials"]),
     # One failure at least, so that ratios exist; the first trials of a search fail most often.
@@ -150,7 +161,7 @@ def read_data(folder: Path) -> Data:
 def page(data: Data) -> str:
     """Returns the page of all claims."""
     found = {claim: effect(claim.number(data), claim.claimed_above) for claim in CLAIMS}
-    told = [Told(claim, each) for claim, each in found.items() if each is not None]
+    told = [Told(claim, each, claim.at_optimum(data)) for claim, each in found.items() if each is not None]
     corrected = _corrected(told)
     lines = [_row(each, *corrected[each]) for each in told]
     missing: dict[str, list[str]] = {}
@@ -163,10 +174,23 @@ def page(data: Data) -> str:
 
 @dataclass(frozen=True)
 class Told:
-    """A claim, and what was found."""
+    """A claim, and what was found.
+
+    Attributes:
+        at_optimum: shares of both variants' runs at the optimum, for a claim about cost.
+    """
 
     claim: Claim
     effect: Effect
+    at_optimum: tuple[float, float] | None = None
+
+    @property
+    def saturated(self) -> str:
+        """A note on the verdict where over half of the runs of both variants are at the optimum."""
+        if self.at_optimum is None or min(self.at_optimum) <= 0.5:
+            return ""
+        over, under = self.at_optimum
+        return f" (saturated: {100 * over:.0f} and {100 * under:.0f} % of the runs are at the optimum)"
 
     def verdict(self, p: float, p_apart: float) -> str:
         """Returns which of the four it is, given the corrected p-values; equivalence comes first."""
@@ -194,9 +218,11 @@ def _counts(told: Sequence[Told], corrected: Mapping[Told, P_Values]) -> dict[st
     for each in told:
         verdicts[each.claim.kind].append(each.verdict(*corrected[each]))
     gains, premises = verdicts[Kind.GAIN], verdicts[Kind.PREMISE]
+    equivalent = [each for each in told if each.verdict(*corrected[each]) == "equivalent"]
     return {
         **{"n": len(told), "gains": len(gains), "held": gains.count("holds"), "failed": gains.count("does not hold")},
-        **{"open": gains.count("cannot be told"), "equivalent": gains.count("equivalent")},
+        **{"open": gains.count("cannot be told"), "equivalent": len(equivalent)},
+        "saturated": sum(bool(each.saturated) for each in equivalent),
         "constants": len(verdicts[Kind.CONSTANT]),
         **{"premises": len(premises), "premises_held": premises.count("holds")},
     }
@@ -205,8 +231,12 @@ def _counts(told: Sequence[Told], corrected: Mapping[Told, P_Values]) -> dict[st
 _HEAD = """# The papers' claims
 
 Of {n} measured claims, {gains} are about the gain of a method: {held} hold, {failed} do not hold, in {equivalent} both
-methods are equivalent, and {open} cannot be told. Of {premises} premises {premises_held} hold, which shows no gain.
-{constants} numbers are constants: they follow from the settings.
+methods are equivalent, and {open} cannot be told. Of the equivalent ones, {saturated} are saturated: over half of the
+runs of both methods are at the optimum, so a better method could not show there. Of {premises} premises {premises_held}
+hold, which shows no gain. {constants} numbers are constants: they follow from the settings.
+
+A number above 1 favors the claim: 2x means twice as fast, or half the trials, steps or seconds; 0.77x fewer trials
+means 1.3 times as many. The first p-value is of the claimed number, the second of a difference of 2 % or more.
 
 [The protocol](protocol.md) says when a claim holds, does not hold, when both methods are equivalent, and when it cannot
 be told, which does not mean equal: any effect within the interval is possible. Intervals are Student's, over the means
@@ -217,7 +247,7 @@ adds runs. `exact` means exact tables of the accelerator's whole constrained spa
 [latencies](data/search/networks_timed.csv)), [live layers](data/search/layers.csv) and
 [evaluators](data/search/evaluators.csv).
 
-| source | claim | theirs | here (95 % interval; pairs/places) | setting | p: no difference, 2 % or more | verdict |
+| source | claim | theirs | here (95 % interval; pairs/places) | setting | p: claimed number, 2 % or more | verdict |
 |---|---|---|---|---|---|---|"""
 
 
@@ -225,7 +255,10 @@ def _row(told: Told, p: float, p_apart: float) -> str:
     claim, found = told.claim, told.effect
     interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}-{found.high:.2f}; "
     here = f"{found.value:.2f}x ({interval}{found.n}/{found.places})"
-    verdict = claim.flaw or told.verdict(p, p_apart) + (" (a premise)" if claim.kind is Kind.PREMISE else "")
+    verdict = told.verdict(p, p_apart)
+    verdict += told.saturated if verdict == "equivalent" else " (a premise)" if claim.kind is Kind.PREMISE else ""
+    if claim.flaw:
+        verdict = claim.flaw if claim.kind is Kind.CONSTANT else f"{verdict}: {claim.flaw}"
     shown = "" if claim.flaw else ", ".join(f"{each:.2f}" if each >= 0.005 else "< 0.01" for each in (p, p_apart))
     source = f"{claim.paper}, {claim.where}"
     return line(source, claim.claim, claim.theirs, here, claim.setting, shown, verdict)

@@ -153,6 +153,9 @@ def again(expression: str) -> Any:
         again("F.interpolate(x, (15, 7), mode='bicubic', antialias=True)"),
         again("torch._scaled_dot_product_flash_attention_for_cpu(x, x, x, is_causal=True)"),
         "torch.fft.irfft((9 * x).long())",
+        "(1e20 * x).remainder(3.0), (x - 2).remainder(float('inf')), torch.remainder(5, x)",
+        again("(9 * x).long().remainder(-2.5), (9 * x).long().remainder(-4)"),
+        "F.layer_norm(F.conv2d(x, x[:, :, :1, :1]), (2, 8, 10), torch.arange(160.0).view(2, 8, 10).sin())",
     ],
 )
 @pytest.mark.examples(4)

@@ -107,6 +107,20 @@ def resize(net: Network) -> None:
     net.add("Resize", net.input(2, 3, 5), "", net.weight([1, 1, 2]), mode="linear")
 
 
+@family(12)
+def resize_without_optional_inputs(net: Network) -> None:
+    empty, sizes = net.weight([]), net.weight([1, 2, 7, 9], "int64")
+    net.add("Resize", net.input(1, 2, 4, 5), empty, empty, sizes, mode="linear")
+    net.add("Resize", net.input(1, 2, 4, 5), empty, net.weight([1, 1, 2, 2]), mode="nearest")
+
+
+@family(13)
+def norms_of_almost_equal_values(net: Network) -> None:
+    nearly = 7 + net.rng.standard_normal((2, 6, 4)).astype(np.float32) / 10
+    net.add("MeanVarianceNormalization", net.given(nearly), axes=[-1])
+    net.add("MeanVarianceNormalization", net.input(2, 3, 4, 5))
+
+
 @family()
 def pooling(net: Network) -> None:
     image = net.input(1, 2, 9, 8)

@@ -59,9 +59,15 @@ def causal(x: ir.Expr) -> ir.Expr:
     return nn.conv1d(nn.pad(cut, [0, 0, 0, 0, 4, 0]), constant(5, 6, 3), dilation=2)
 
 
+def of_each_place(x: ir.Expr) -> ir.Expr:
+    """A constant of the length's extent, which is broadcast along batch and channels."""
+    return relax.op.multiply(nn.conv1d(x, constant(6, 4, 3)), constant(19))
+
+
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
+        (of_each_place, ["conv2d", "multiply"]),
         (causal, ["conv2d", "strided_slice", "relu", "pad", "conv2d"]),
         (stack, ["conv2d", "add", "gelu", "conv2d", "add", "clip"]),
         (pooled, ["conv2d", "max_pool2d", "avg_pool2d", "conv2d"]),

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 from tvm import ir, relax, te, tirx, topi
 
 from anole.extract.passes.canonicalize import canonicalize
@@ -81,6 +83,29 @@ def test_squeezed_axes_are_counted_from_the_front(axes: list[int] | None) -> Non
     (binding,) = module["main"].body.blocks[0].bindings[:1]
     assert binding.value.attrs.axis is None or [int(axis) for axis in binding.value.attrs.axis] == [2]
     np.testing.assert_array_equal(run(module, X), X[:, :, 0])
+
+
+@pytest.mark.parametrize("name", ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+def test_comparisons_of_booleans_are_logic(name: str) -> None:
+    def build(x: ir.Expr) -> ir.Expr:
+        one, other = (relax.op.greater(x, relax.const(np.float32(bound))) for bound in (5, [3, 6, 9, 20]))
+        return getattr(relax.op, name)(one, other)
+
+    module = canonicalize(network(build, X.shape))
+    assert name not in operators(module)[2:]
+    np.testing.assert_array_equal(run(module, X), getattr(np, name)(X > 5, X > [3, 6, 9, 20]))
+
+
+@pytest.mark.parametrize(("n_axes", "n_reshapes"), [(3, 4), (2, 4), (1, 0)])
+def test_a_norm_of_several_axes_is_of_one(n_axes: int, n_reshapes: int) -> None:
+    scale, shift = (np.random.default_rng(seed).random(X.shape[-n_axes:], np.float32) for seed in range(2))
+    axes = [*range(-n_axes, 0)]
+    module = canonicalize(
+        network(lambda x: relax.op.nn.layer_norm(x, relax.const(scale), relax.const(shift), axes), X.shape)
+    )
+    assert operators(module).count("reshape") == n_reshapes
+    expected = F.layer_norm(torch.from_numpy(X), scale.shape, torch.from_numpy(scale), torch.from_numpy(shift))
+    np.testing.assert_allclose(run(module, X), expected, rtol=1e-4, atol=1e-5)
 
 
 def repeated_maximum(data: te.Tensor, bound: te.Tensor) -> te.Tensor:

@@ -54,7 +54,7 @@ class _Columns:
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
         rank = len(extents(operand))
-        if (images := self.images(mutator, operand)) is not None or rank < 2:
+        if (images := self.images(mutator, operand)) is not None or not rank:
             return operand if images is None else images
         if (value := value_behind(mutator, operand)) is not None:
             return relax.const(np.expand_dims(value, -1), str(operand.ty.dtype))

@@ -12,7 +12,15 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import bound, bound_call, operator_of, rewritten, value_of
+from anole.extract.passes.mutators import (
+    bound,
+    bound_call,
+    extents,
+    operator_of,
+    rewritten,
+    value_of,
+    with_attrs,
+)
 
 
 def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
@@ -53,6 +61,17 @@ def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     return relax.op.squeeze(relax.op.strided_slice(data, [axis], [place], [place + 1]), [axis])
 
 
+def _layer_norm(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Normalize over one axis instead of several; the layout conversion permutes the data and not the weights."""
+    data, *weights = call.args
+    shape, n_axes = extents(data), len(call.attrs.axes)
+    if n_axes < 2 or sorted(int(axis) % len(shape) for axis in call.attrs.axes) != [*range(len(shape))][-n_axes:]:
+        return call
+    flat = [math.prod(shape[-n_axes:])]
+    operands = [relax.op.reshape(data, shape[:-n_axes] + flat), *(relax.op.reshape(each, flat) for each in weights)]
+    return relax.op.reshape(with_attrs(call, operands, axes=[-1]), shape)
+
+
 def _maximum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     least = _scalar(call.args[1])
     return call if least is None else relax.op.clip(call.args[0], least, math.inf)
@@ -77,6 +96,22 @@ def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     if exponent not in (1.0, 2.0, 3.0, 4.0):
         return call
     return reduce(relax.op.multiply, [data] * int(exponent))
+
+
+def _of_bools(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Write a comparison of booleans as logic; LLVM rejects TVM's code for it."""
+    one, other = call.args
+    if not isinstance(one.ty, relax.TensorType) or str(one.ty.dtype) != "bool":
+        return call
+    no = relax.op.logical_not
+    return {
+        "relax.equal": lambda: no(relax.op.logical_xor(one, other)),
+        "relax.not_equal": lambda: relax.op.logical_xor(one, other),
+        "relax.less": lambda: relax.op.logical_and(no(one), other),
+        "relax.less_equal": lambda: relax.op.logical_or(no(one), other),
+        "relax.greater": lambda: relax.op.logical_and(one, no(other)),
+        "relax.greater_equal": lambda: relax.op.logical_or(one, no(other)),
+    }[operator_of(call)]()
 
 
 def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -106,8 +141,12 @@ def _scalar(operand: ir.Expr) -> float | None:
 
 
 _CANONICAL: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
+    **dict.fromkeys(
+        (f"relax.{name}" for name in "equal not_equal less less_equal greater greater_equal".split()), _of_bools
+    ),
     "relax.call_tir": _elementwise,
     "relax.maximum": _maximum,
+    "relax.nn.layer_norm": _layer_norm,
     "relax.minimum": _minimum,
     "relax.power": _power,
     "relax.squeeze": _squeeze,

@@ -24,6 +24,9 @@ from anole.extract.passes.mutators import (
 
 _CONVERTED = {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
 
+# TVM would permute the data and the updates of a scatter, and leave its indices as they are.
+ir.Op.get("relax.scatter_nd").reset_attr("FRelaxInferLayout")
+
 _TO_CHANNELS_FIRST = [0, 3, 1, 2]
 """The permutation that TVM inserts before an operator whose layouts its conversion does not know."""
 

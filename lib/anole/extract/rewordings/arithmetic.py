@@ -60,14 +60,17 @@ def _divide_in(data: torch.Tensor, other: Any, *, rounding_mode: str | None = No
 
 
 def _remainder(data: Any, other: Any) -> Any:
-    """Adds the divisor to a remainder of another sign; TVM subtracts a quotient that is rounded."""
+    """Correct the sign of the exact remainder; TVM subtracts the rounded quotient, which fails where it is large."""
     dtype = torch.result_type(data, other)
     if not dtype.is_floating_point:
         return NotImplemented
-    data, other = (torch.as_tensor(each, dtype=dtype) for each in (data, other))
-    rest = torch.fmod(data, other)
-    is_below = torch.logical_and(rest != 0, torch.logical_xor(rest < 0, other < 0))
-    return torch.where(is_below, rest + other, rest)
+    like = data if isinstance(data, torch.Tensor) else other
+    one, by = (
+        each.to(dtype) if isinstance(each, torch.Tensor) else like.new_full((), each, dtype=dtype)
+        for each in (data, other)
+    )
+    rest = torch.fmod(one, by)
+    return torch.where((rest != 0) & ((rest < 0) != (by < 0)), rest + by, rest)
 
 
 def _negative_view(data: torch.Tensor) -> Any:
@@ -180,6 +183,9 @@ def _clamp_by(data: torch.Tensor, low: torch.Tensor | None = None, high: torch.T
 
 
 ARITHMETIC: dict[Any, Callable[..., Any]] = {
+    _aten.remainder.Tensor: _remainder,
+    _aten.remainder.Scalar: _remainder,
+    _aten.remainder.Scalar_Tensor: _remainder,
     _aten.elu.default: _elu,
     _aten.add.Tensor: _add,
     _aten.sub.Tensor: _subtract,

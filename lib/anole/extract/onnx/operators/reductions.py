@@ -94,6 +94,16 @@ def _deviation(call: Call, data: relax.Expr, axes: list[int]) -> relax.Expr:
     return relax.op.sqrt(relax.op.add(mean, const(call.attributes.get("epsilon", 1e-5), dtype_of(data))))
 
 
+def _mean_variance_normalization(call: Call) -> relax.Expr:
+    """Square what is centered; the difference of mean squares, as in ONNX's definition, cancels."""
+    axes, dtype = list(map(int, call.attributes.get("axes", (0, 2, 3)))), dtype_of(call.input(0))
+    wide = call.widened(call.input(0))
+    centered = call.emit(relax.op.subtract(wide, relax.op.mean(wide, axes, keepdims=True)))
+    variance = relax.op.mean(relax.op.multiply(centered, centered), axes, keepdims=True)
+    deviation = relax.op.add(relax.op.sqrt(variance), const(1e-9, dtype_of(wide)))
+    return call.cast(call.emit(relax.op.divide(centered, deviation)), dtype)
+
+
 def _rms_normalization(call: Call) -> relax.Expr:
     """Leaves the last axis to TVM, which mistakes the shapes of several."""
     rank, dtype = len(call.shape(0)), dtype_of(call.input(0))
@@ -205,6 +215,7 @@ CONVERTERS: dict[str, Converter] = {
     "CumProd": _running(relax.op.cumprod),
     "Det": _determinant,
     "LayerNormalization": _layer_normalization,
+    "MeanVarianceNormalization": _mean_variance_normalization,
     "LpNormalization": _lp_normalization,
     "RMSNormalization": _rms_normalization,
     "ReduceMax": _extreme(largest=True),

@@ -53,7 +53,7 @@ def _resize(call: Call) -> relax.Expr:
     sides = _sides(call)
     mode = call.choice("mode", ("nearest", "linear", "cubic"), "nearest")
     if _is_right_by_tvm(call, mode, sides):
-        return call.by_tvm()
+        return call.by_tvm(inputs=tuple(map(_unless_empty, call.inputs)))
     result = call.input(0)
     dtype = dtype_of(result)
     if mode != "nearest":
@@ -64,6 +64,11 @@ def _resize(call: Call) -> relax.Expr:
         if not side.stays:
             result = _along(call, result, axis, mode, side)
     return call.cast(result, dtype)
+
+
+def _unless_empty(operand: relax.Expr | None) -> relax.Expr | None:
+    """Return None for an input without elements; before opset 13, exporters left inputs out so."""
+    return None if operand is None or 0 in shape_of(operand) else operand
 
 
 def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:

@@ -1,0 +1,173 @@
+"""Random ONNX graphs through import and compilation, compared with ONNX Runtime: ``python -m tests.fuzz.graphs``.
+
+    python -m tests.fuzz.graphs --seed 0 --graphs 2000    # or: make fuzz-graphs SEED=0 GRAPHS=2000
+    python -m tests.fuzz.graphs --repeat 17               # the smallest part of one graph that fails in the same way
+
+Outcomes are kept in ``.fuzz/graphs.jsonl``, and a later run skips the seeds in it; ``--csv`` writes the counts of the
+range, and a row for each graph that is not right. A graph that crashes costs only itself. One graph in twenty runs
+through the whole workflow: models.yaml, snakemake, evaluation, and the build's own loader.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from anole.errors import AnoleError
+from benchmarks.common.arguments import described
+from benchmarks.zoo.cases import Outcome, run_cases
+from benchmarks.zoo.conformance import run_model
+
+from .graph_generator import RandomGraph, random_graph
+from .graph_judge import judge
+from .graph_parts import smallest_part
+
+HOME = Path(__file__).parents[2]
+KEPT = Path(".fuzz/graphs.jsonl")
+WORKFLOW_EVERY = 20
+LIMIT_S = 300.0
+SPEC = """
+models: {net: {source: "onnx:net.onnx"}}
+targets: {cpu: {kind: cpu, threads: 1}}
+tuning: {preset: random, trials: 0, seed: 0}
+builds: [{model: net, target: cpu}]
+"""
+
+
+def main() -> None:
+    """Run a range of seeds, or repeat one."""
+    parser = described(__doc__)
+    parser.add_argument("--graphs", type=int, default=200, help="how many")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--csv", type=Path, help="where the summary is written")
+    parser.add_argument("--repeat", type=int, help="only this seed")
+    given = parser.parse_args()
+    if given.repeat is not None:
+        repeat(given.repeat)
+        return
+    seeds = range(given.seed, given.seed + given.graphs)
+    missing = [seed for seed in seeds if str(seed) not in kept()]
+    KEPT.parent.mkdir(exist_ok=True)
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=run_seeds, args=(missing[n :: given.jobs],)) for n in range(given.jobs)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    found = {seed: row for seed, row in kept().items() if int(seed) in seeds}
+    rows = summary(found, f"{seeds.start} to {seeds.stop - 1}")
+    with given.csv.open("w", newline="") if given.csv else sys.stdout as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def kept() -> Mapping[str, Mapping[str, str]]:
+    """Return the outcomes so far, by seed."""
+    lines = KEPT.read_text().splitlines() if KEPT.exists() else []
+    return {row["seed"]: row for row in map(json.loads, lines)}
+
+
+def run_seeds(seeds: Sequence[int]) -> None:
+    """Run graphs in a process that is replaced where it crashes, and keep each outcome."""
+    for seed, outcome in run_cases(map(str, seeds), run_seed, LIMIT_S):
+        line = json.dumps({"seed": seed, "through": through(int(seed)), **outcome._asdict()})
+        with KEPT.open("a") as file:
+            file.write(line + "\n")
+        print(f"{seed}: {outcome.outcome} {outcome.reason}", file=sys.stderr, flush=True)
+
+
+def through(seed: int) -> str:
+    """Return how a graph is built."""
+    return "compile" if seed % WORKFLOW_EVERY else "workflow"
+
+
+def run_seed(seed: str, folder: Path) -> Outcome:
+    """Return the outcome of a graph."""
+    graph = random_graph(int(seed))
+    build = run_workflow if through(int(seed)) == "workflow" else run_compiled
+    return Outcome(*judge(graph, build(graph, folder)))  # type: ignore[arg-type]
+
+
+def run_compiled(graph: RandomGraph, folder: Path) -> list[Any]:
+    """Return the outputs of a graph that is imported and compiled in this process."""
+    return run_model(graph.model, graph.inputs, folder / "case.onnx")
+
+
+def run_workflow(graph: RandomGraph, folder: Path) -> list[Any]:
+    """Return the outputs of the build that Snakemake makes, checks and evaluates.
+
+    Raises:
+        AnoleError: the workflow fails, for instance because the evaluation refuses the build.
+    """
+    project = folder / "project"
+    shutil.rmtree(project, ignore_errors=True)
+    project.mkdir()
+    onnx.save(graph.model, project / "net.onnx")
+    (project / "models.yaml").write_text(SPEC)
+    np.savez(project / "inputs.npz", **graph.inputs)
+    python = [sys.executable, "-m"]
+    _call(project, *python, "snakemake", "-s", str(HOME / "Snakefile"), "--cores", "1")
+    (build,) = (project / "builds").iterdir()
+    _call(project, *python, "anole", "run", str(build), "--input", "inputs.npz", "--output", "outputs.npz")
+    with np.load(project / "outputs.npz") as found:
+        return [found[name] for name in found.files]
+
+
+def _call(folder: Path, *command: str) -> None:
+    path = os.pathsep.join([str(HOME / "lib"), os.environ.get("PYTHONPATH", "")])
+    run = subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    if run.returncode:
+        logs = [line for path in sorted((folder / "logs").rglob("*.log")) for line in path.read_text().splitlines()]
+        told = [line for line in (*logs, *run.stderr.splitlines()) if re.search(r"\b(error|Error|refused)\b", line)]
+        raise AnoleError(" ".join(told[:2]) or run.stderr[-200:])
+
+
+def repeat(seed: int) -> None:
+    """Print the smallest part of a graph that fails in the same way, and leave it in ``.fuzz/graph-SEED``."""
+    graph, folder = random_graph(seed), Path(".fuzz", f"graph-{seed}")
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def outcome(part: RandomGraph) -> tuple[str, str]:
+        try:
+            return judge(part, run_compiled(part, folder))
+        except Exception as error:
+            return type(error).__name__, str(error)
+
+    whole = outcome(graph)
+    print(*whole)
+    if whole[0] not in ("right", "rounding"):
+        part = smallest_part(graph, lambda part: outcome(part)[0] == whole[0])
+        print(*outcome(part))
+        print(onnx.printer.to_text(part.model.graph))
+        onnx.save(part.model, folder / "part.onnx")
+
+
+def summary(rows: Mapping[str, Mapping[str, str]], seeds: str) -> list[dict[str, str]]:
+    """Return a row with the count of each outcome, and one for each graph that is not right."""
+    counts = Counter((row["through"], row["outcome"]) for row in rows.values())
+    lines = [(seeds, way, outcome, str(n), "") for (way, outcome), n in sorted(counts.items())]
+    for seed, row in sorted(rows.items(), key=lambda item: int(item[0])):
+        if not row["outcome"].endswith(("right", "rounding")):
+            lines.append((seed, row["through"], row["outcome"], "1", row["reason"]))
+    return [dict(zip(("seeds", "through", "outcome", "graphs", "reason"), line, strict=True)) for line in lines]
+
+
+if __name__ == "__main__":
+    main()
