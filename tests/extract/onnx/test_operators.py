@@ -207,6 +207,7 @@ def elementwise(net: Network) -> None:
         net.add(operator, a, b, net.weight(0.1))
     for operator in ("Cosh", "Sinh"):
         net.add(operator, a)
+        net.add(operator, net.given(np.array([89, -89, np.inf, -np.inf, np.nan], np.float32)))
     net.add("Mod", a, b, fmod=1)
     infinite = net.given(np.array([np.inf, -np.inf, 0, np.nan], np.float32))
     net.add("IsInf", infinite, detect_negative=0)

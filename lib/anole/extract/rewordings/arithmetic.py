@@ -82,9 +82,14 @@ def _as_float(data: torch.Tensor) -> torch.Tensor:
 
 
 def _expm1(data: torch.Tensor) -> torch.Tensor:
-    """Is exact near zero, unlike the difference of the exponential and one."""
+    """Is exact near zero, unlike the difference of the exponential and one; in float32 by a Taylor series there."""
     data = _as_float(data)
-    return torch.tanh(data / 2) * (torch.exp(data) + 1)
+    if data.dtype == torch.float64:
+        return torch.tanh(data / 2) * (torch.exp(data) + 1)
+    series = data / 720
+    for factorial in (120, 24, 6, 2, 1):
+        series = (series + 1 / factorial) * data
+    return torch.where(data.abs() < 0.25, series, torch.exp(data) - 1)
 
 
 def _log1p(data: torch.Tensor) -> torch.Tensor:
