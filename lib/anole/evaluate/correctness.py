@@ -48,7 +48,7 @@ _AS_INEXACT = 3.0
 sum changes its rounding, and some networks make much of that."""
 
 _MAX_STEPS_ERROR = 0.1
-"""The largest error of a build that multiplies bytes, compared with its file's own steps, whatever its references do."""
+"""The largest error of a build that multiplies bytes, vs. its file's own steps, whatever its references do."""
 
 _MOST_INEXACT = 3e-3
 """The error of a reference of float32 beyond which it allows nothing: noise in weights would not be found any more."""

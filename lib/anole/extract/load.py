@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anole.extract.weights import Weights
 
 
-EXTRACT_VERSION = 18
+EXTRACT_VERSION = 19
 """Raised whenever the same model would give other tasks or another network to compile."""
 
 

@@ -188,9 +188,6 @@ def _clamp_by(data: torch.Tensor, low: torch.Tensor | None = None, high: torch.T
 
 
 ARITHMETIC: dict[Any, Callable[..., Any]] = {
-    _aten.remainder.Tensor: _remainder,
-    _aten.remainder.Scalar: _remainder,
-    _aten.remainder.Scalar_Tensor: _remainder,
     _aten.elu.default: _elu,
     _aten.add.Tensor: _add,
     _aten.sub.Tensor: _subtract,
