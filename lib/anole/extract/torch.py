@@ -47,6 +47,8 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         run_network(model, network, arguments)
         with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0):
             program = _traced(network, arguments)
+    if written := program.graph_signature.buffers_to_mutate:
+        _refuse_state(model, sorted(set(written.values())), make_network(model, weights))
     return import_program(model, program, arguments)
 
 
@@ -63,7 +65,9 @@ def import_program(
     from anole.extract.converters import CONVERTERS
 
     _refuse_unknown(model, program)
-    output = _tensors(model, _output_of(program))
+    output = _keep_tensors(program)
+    if not output:
+        raise ExtractError(f"model {model.name}: returned no tensor")
     with explained(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
         options = {"unwrap_unit_return_tuple": True, "run_ep_decomposition": False}
         module = from_exported_program(program, custom_convert_map=CONVERTERS, **options)
@@ -83,15 +87,37 @@ def _traced(network: torch.nn.Module, arguments: dict[str, torch.Tensor]) -> tor
         return decompose(torch.export.export(network, tuple(arguments.values())))
 
 
-def _output_of(program: torch.export.ExportedProgram) -> Any:
-    """Returns a program's output with tensors without values in it."""
-    (returned,) = program.graph.output_node().args
-    found = [
-        each.meta["val"] if isinstance(each, torch.fx.Node) else each
-        for each, spec in zip(returned, program.graph_signature.output_specs, strict=True)
-        if spec.kind is OutputKind.USER_OUTPUT
+def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
+    """Remove a program's outputs that are not tensors, such as None, and those that are new values of buffers or inputs.
+
+    Returns:
+        The remaining outputs, as tensors without values.
+    """
+    node, specs = program.graph.output_node(), program.graph_signature.output_specs
+    kept = [
+        (each, spec)
+        for each, spec in zip(node.args[0], specs, strict=True)
+        if spec.kind is OutputKind.USER_OUTPUT and isinstance(getattr(each, "meta", {}).get("val"), torch.Tensor)
     ]
-    return program.call_spec.out_spec.unflatten(found)
+    node.args, specs[:] = (tuple(each for each, _ in kept),), [spec for _, spec in kept]
+    program.graph.eliminate_dead_code()
+    return [each.meta["val"] for each, _ in kept]
+
+
+def _refuse_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Module) -> None:
+    """Raise ExtractError if what a network wrote to these buffers in earlier calls changes its outputs."""
+    given = example_inputs(model)
+    other = {name: value.logical_not() if value.dtype is torch.bool else 1 - value for name, value in given.items()}
+    # A network may write to its inputs, and return its buffers.
+    calls = [
+        [output.double().clone() for output in run_network(model, network, {k: v.clone() for k, v in each.items()})]
+        for each in (given, other, given)
+    ]
+    if not all(torch.allclose(*each, 1e-5, 1e-6, equal_nan=True) for each in zip(calls[0], calls[2], strict=True)):
+        raise ExtractError(
+            f"model {model.name}: its outputs depend on what earlier calls wrote to {', '.join(written)}, and a build "
+            "keeps no state: make each of these buffers an input, and return its new value as an output"
+        )
 
 
 def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
@@ -120,6 +146,8 @@ def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
     Raises:
         ExtractError: there is no such network, or it cannot be made.
     """
+    # The fast path of nn.TransformerEncoder returns zeros at padded positions; torch.export and training do not.
+    torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(_SEED)
     has_none = model.scheme == "torchvision"
     with only_structure() if weights == "any" else nullcontext():
@@ -225,12 +253,6 @@ def _anchor_names(program: Any) -> tuple[str, ...]:
 
 
 def tensors_of(output: Any) -> Iterator[torch.Tensor]:
-    """Yields the tensors in a network's output, in order."""
-    if isinstance(output, torch.Tensor):
-        yield output
-    elif isinstance(output, dict):
-        for value in output.values():
-            yield from tensors_of(value)
-    elif isinstance(output, (tuple, list)):
-        for value in output:
-            yield from tensors_of(value)
+    """Yield the tensors in a network's output, in the order of torch.export."""
+    leaves = torch.utils._pytree.tree_leaves(output)
+    return (each.detach() for each in leaves if isinstance(each, torch.Tensor))
