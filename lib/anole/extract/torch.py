@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import inspect
 import io
+import linecache
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export.graph_signature import OutputKind
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from anole.declared.source import model_files
 from anole.documents.build import TensorInfo
@@ -45,7 +49,7 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         # Some networks complete themselves when they run; of those that do not run, the message is about that.
         network = make_network(model, weights)
         run_network(model, network, arguments)
-        with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0):
+        with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_place):
             program = _traced(network, arguments)
     if written := program.graph_signature.buffers_to_mutate:
         _refuse_state(model, sorted(set(written.values())), make_network(model, weights))
@@ -82,9 +86,33 @@ def _infos(values: dict[str, torch.Tensor]) -> tuple[TensorInfo, ...]:
 
 
 def _traced(network: torch.nn.Module, arguments: dict[str, torch.Tensor]) -> torch.export.ExportedProgram:
+    given = tuple(arguments.values())
     # On failure, torch prints the whole graph.
     with step("torch.export"), redirect_stderr(io.StringIO()):
-        return decompose(torch.export.export(network, tuple(arguments.values())))
+        try:
+            return decompose(torch.export.export(network, given))
+        except GuardOnDataDependentSymNode:
+            # A draft takes the branches of these arguments and asserts their conditions. Folding removes each assertion
+            # that holds for all arguments.
+            program = decompose(torch.export.draft_export(network, given))
+            if any(node.target is torch.ops.aten._assert_scalar.default for node in program.graph.nodes):
+                raise
+            return program
+
+
+def _place(error: BaseException) -> str:
+    """Return the end of a message: the line of a network's code that failed, and a remedy if there is one."""
+    found = ""
+    for frame, line in walk_tb(error.__traceback__):
+        name = frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] not in {"anole", "torch", *sys.stdlib_module_names}:
+            found = f"; at line {line} of {name}: `{linecache.getline(frame.f_code.co_filename, line).strip()}`"
+    if isinstance(error, GuardOnDataDependentSymNode):
+        found += (
+            "; Python code cannot use numbers that depend on the inputs: write torch.where, or, if a number is the same "
+            "for all inputs, make it a Python number in the constructor"
+        )
+    return found
 
 
 def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
@@ -190,7 +218,7 @@ def run_network(
         ExtractError: it does not accept the inputs, or returns something other than tensors.
     """
     shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
-    failure = explained(f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0)
+    failure = explained(f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0, more=_place)
     with failure, step("running the network"), torch.no_grad():
         return _tensors(model, network(*arguments.values()))
 
