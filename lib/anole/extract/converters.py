@@ -155,7 +155,7 @@ def _index_put(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 def _permute(node: torch.fx.Node, importer: Any) -> ir.Expr:
     """Permute with axes counted from the front; TVM's layout conversion makes layout names from negative ones."""
-    data, axes = node.args
+    data, axes = _arguments(node)
     return importer.block_builder.emit(relax.op.permute_dims(importer.env[data], [axis % len(axes) for axis in axes]))
 
 

@@ -109,14 +109,14 @@ def _place(error: BaseException) -> str:
             found = f"; at line {line} of {name}: `{linecache.getline(frame.f_code.co_filename, line).strip()}`"
     if isinstance(error, GuardOnDataDependentSymNode):
         found += (
-            "; Python code cannot use numbers that depend on the inputs: write torch.where, or, if a number is the same "
-            "for all inputs, make it a Python number in the constructor"
+            "; Python code cannot use numbers that depend on the inputs: write torch.where, or make a number that is "
+            "the same for all inputs a Python number in the constructor"
         )
     return found
 
 
 def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
-    """Remove a program's outputs that are not tensors, such as None, and those that are new values of buffers or inputs.
+    """Remove a program's outputs that are not tensors, such as None, and new values of buffers and inputs.
 
     Returns:
         The remaining outputs, as tensors without values.

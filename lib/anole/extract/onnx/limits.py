@@ -46,7 +46,7 @@ _FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", 
 _POSITIVE = ("dilations", "group", "kernel_shape", "output_shape", "strides")
 _SIGNED = ("output_padding", "pads")
 _EXACT = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
-"""Operators whose result is not a number if a weight is infinite; elsewhere, an infinity may be a mask."""
+"""Operators whose weights are finite; elsewhere, an infinity may be a mask, and NaN the bound of a Clip."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def check_tensor(tensor: TensorProto, place: str) -> int:
 
 
 def check_numbers(proto: ModelProto, where: str) -> None:
-    """Checks that weights of convolutions, products and batch-norms are finite; elsewhere, infinity or NaN may be meant.
+    """Checks that weights of convolutions, products and batch-norms are finite; elsewhere, NaN may be meant.
 
     Raises:
         ExtractError: such a weight is NaN or infinite.
@@ -196,7 +196,7 @@ def _check_values(part: _Part) -> None:
             found = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
             # Some exporters write -1 for a dynamic dimension.
             dims = [dim for dim in found if dim != -1]
-            _check_dims(dims, place, least=0 if what == "value" else 1)
+            _check_dims(dims, place, least=int(what == "input"))
 
 
 def _check_type(found: int, place: str) -> None:
