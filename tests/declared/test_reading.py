@@ -257,7 +257,7 @@ MISTAKES = [
     ("models.one.inputs", ..., "models.one: has no `inputs` ... x: [1, 3, 224, 224]"),
     ("models.one.inputs", [1, 3], ": found [1, 3]; a mapping"),
     ("models.one.inputs.x", [], ": found []; a list"),
-    ("models.one.inputs.x", [1, 0], "[1]: found 0; a whole ... 1"),
+    ("models.one.inputs.x", [1, -1], "[1]: found -1; a whole ... 0"),
     ("models.one.inputs.x", [1, "3"], "[1]: found '3' ... whole"),
     ("models.one.inputs.x", [True], "[0]: found True ... whole"),
     (
@@ -481,7 +481,7 @@ def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dims": {"batch": 0}}, "dims.batch: found 0; a whole number of at least 1"),
+        ({"dims": {"batch": -1}}, "dims.batch: found -1; a whole number of at least 0"),
         ({"dims": {"batch": "2"}}, "dims.batch: found '2'; a whole number"),
         ({"dims": [1]}, "dims: found [1]; a mapping is expected"),
         ({"outputs": []}, "outputs: found []; a list with at least one element"),

@@ -6,10 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
+from anole.declared.entries import ModelSpec
 from anole.errors import BuildError
-from anole.evaluate.engines import onnxruntime_engine, onnxruntime_session, precision_of
+from anole.evaluate.engines import (
+    onnxruntime_engine,
+    onnxruntime_session,
+    precision_of,
+    torch_engine,
+    torch_network,
+)
 
 
 def test_a_model_that_onnx_runtime_cannot_load_is_said_in_one_error(tmp_path: Path) -> None:
@@ -65,3 +73,29 @@ def test_a_file_that_shares_a_zero_point_between_weights_can_be_run() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     found = onnxruntime_session(model.SerializeToString(), 1).run(None, {"x": np.ones((2, 4), np.float32)})
     assert [each.shape for each in found] == [(2, 4)] * 2
+
+
+class Encoder(torch.nn.Module):
+    """Writes to its input and ignores padded positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
+        self.encoder = torch.nn.TransformerEncoder(layer, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return self.encoder(x, src_key_padding_mask=torch.tensor([[False] * 4 + [True] * 2]))
+
+
+def test_torch_computes_padded_positions_and_leaves_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "padded.py").write_text("from tests.evaluate.test_engines import Encoder\n")
+    monkeypatch.chdir(tmp_path)
+    samples = [[np.random.default_rng(seed).standard_normal((1, 6, 16)).astype(np.float32)] for seed in (0, 1)]
+    model = ModelSpec("net", "torch:padded:Encoder", {"x": (1, 6, 16)})
+    network, arguments = torch_network(model, samples[0], 1)
+    found = torch_engine(network, arguments).compute_each(samples)
+    # In training, without dropout, nothing takes the fast path.
+    for (x,), (output,) in zip(samples, found, strict=True):
+        expected = network.train()(torch.tensor(x)).detach().numpy()
+        np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,58 @@ def test_outputs_are_told_by_the_trace(write: Write) -> None:
 def test_a_network_may_complete_itself_when_it_runs(write: Write) -> None:
     imported = load_model(write("Net = lambda: nn.Sequential(nn.LazyLinear(3), nn.ReLU())\n", 2, 4))
     assert [info.shape for info in imported.outputs] == [(2, 3)]
+
+
+BUFFERS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("cache", torch.zeros(1, 3, 4))
+        self.register_buffer("empty", torch.zeros(1, 0, 4))
+
+    def forward(self, x):
+        y = self.layer(x)
+        {code}
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "n_outputs"),
+    [
+        ("return y, None, {'again': (y, [x, y.relu(), None])}, 3", 4),
+        ("return torch.arange(3), self.layer.weight, y", 3),
+        # Buffers that are written, and whose former values have no effect.
+        ("self.count.add_(1); return y", 1),
+        ("self.cache[:, :1] = y; return self.cache.sum(1)", 1),
+        ("x.add_(1); return x, self.layer(x)", 2),
+        # Nothing in them depends on the input.
+        ("return y[:, :int(torch.arange(4).max())] if torch.ones(2).any().item() else x", 1),
+        ("return y.reshape(1, 2, 2, 1).permute(0, -2, -1, 1)", 1),
+        ("return y.T.as_strided((2, 2), (1, 1), 1), torch.full_like(y, float('-inf'))", 2),
+        ("return torch.cat([self.empty, y.unsqueeze(1)], 1), y[:, :0] @ y[:, :0].T", 2),
+        ("return torch.cat(x.split([0, 4], 1)[::-1], 1)", 1),
+    ],
+)
+def test_outputs_and_buffers_of_any_kind(write: Write, code: str, n_outputs: int) -> None:
+    model = write(BUFFERS.replace("{code}", code), 1, 4)
+    assert len(load_model(model).outputs) == n_outputs
+    assert_same_as_torch(model)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("return None", "returned no tensor"),
+        ("self.count.add_(1); return y * self.count", "depend on what earlier calls wrote to count"),
+        ("self.count.add_(1); return y, self.count", "wrote to count"),
+        ("self.cache.copy_(self.cache.roll(1, 1) + y); return self.cache.sum(1)", "wrote to cache"),
+        ("return y if y.sum() > 0 else x", "of written: `return y if y.sum() > 0 else x`; Python code cannot use"),
+        ("return y.view(3)", "of written: `return y.view(3)`"),
+        ("return y[:, :0].argmax(1)", "argmax"),
+    ],
+)
+def test_what_cannot_be_built_names_the_buffer_or_the_line(write: Write, code: str, message: str) -> None:
+    with pytest.raises(ExtractError, match=re.escape(message)):
+        load_model(write(BUFFERS.replace("{code}", code), 1, 4))

@@ -194,7 +194,7 @@ def _file(node: Node, project: Path) -> str:
 
 def _shape(node: Node, name: str, varying: Varying) -> tuple[int, ...]:
     extents = [
-        _range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=1) for each in node.items()
+        _range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=0) for each in node.items()
     ]
     shape = varying.shape(name, extents)
     symbols = varying.named.get(name, (None,) * len(shape))
@@ -222,7 +222,7 @@ def _extent(node: Node, symbol: str, varying: Varying) -> int:
     is_range = isinstance(node.value, str) and ".." in node.value
     if is_range and not symbol.isidentifier():
         raise node.error(f"found a range of {symbol!r}; {_RANGE_NAME}. Give the shapes in `inputs` instead")
-    return _size(node, symbol, varying) if is_range else node.whole(least=1, most=_MOST_ELEMENTS)
+    return _size(node, symbol, varying) if is_range else node.whole(least=0, most=_MOST_ELEMENTS)
 
 
 def _size(node: Node, symbol: str, varying: Varying) -> int:

@@ -33,7 +33,9 @@ def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]
     Raises:
         BuildError: the model cannot be computed in double precision.
     """
-    wide = [[array.astype(np.float64) if array.dtype.kind == "f" else array for array in each] for each in samples]
+    wide = [
+        [array.astype(np.float64) if array.dtype.kind == "f" else array.copy() for array in each] for each in samples
+    ]
     try:
         return _by_onnx(model, wide) if model.scheme == "onnx" else _by_torch(model, wide)
     except AnoleError:

@@ -171,7 +171,8 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
 
     from anole.extract.torch import tensors_of
 
-    now = list(arguments)
+    # A network may write to its inputs, which share memory with other engines' inputs.
+    now = [each.clone() for each in arguments]
 
     def run() -> Any:
         with torch.inference_mode():
@@ -181,7 +182,7 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
         return found
 
     def give(others: Sequence[NDArray[Any]]) -> None:
-        now[:] = [torch.from_numpy(array).to(old.device) for array, old in zip(others, now, strict=True)]
+        now[:] = [torch.tensor(array, device=old.device) for array, old in zip(others, now, strict=True)]
 
     return Engine(name, run, lambda found: [tensor.cpu().numpy() for tensor in tensors_of(found)], give)
 

@@ -153,6 +153,12 @@ def _index_put(node: torch.fx.Node, importer: Any) -> ir.Expr:
     )
 
 
+def _permute(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Permute with axes counted from the front; TVM's layout conversion makes layout names from negative ones."""
+    data, axes = _arguments(node)
+    return importer.block_builder.emit(relax.op.permute_dims(importer.env[data], [axis % len(axes) for axis in axes]))
+
+
 def _scatter_add(node: torch.fx.Node, importer: Any) -> ir.Expr:
     data, axis, index, values = node.args
     operands = (importer.env[each] for each in (data, index, values))
@@ -281,6 +287,7 @@ CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "max_pool3d.default": _max_pool(3),
     "native_group_norm.default": _with_statistics("_native_group_norm"),
     "native_layer_norm.default": _with_statistics("_native_layer_norm"),
+    "permute.default": _permute,
     **dict.fromkeys(_LEFT, _shift(is_right=False)),
     **dict.fromkeys(_RIGHT, _shift(is_right=True)),
     **dict.fromkeys(("bmm.default", "matmul.default", "mm.default"), _product),

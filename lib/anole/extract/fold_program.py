@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from operator import getitem
 from typing import Any
 
 import torch
@@ -56,14 +55,16 @@ def _is_pure(node: torch.fx.Node) -> bool:
     if node.op != "call_function":
         return False
     if not isinstance(node.target, torch._ops.OpOverload):
-        return node.target is getitem
+        # Arithmetic of extents, and of numbers that a network takes out of its tensors.
+        return getattr(node.target, "__module__", "") in ("_operator", "math", "torch")
     is_random = torch.Tag.nondeterministic_seeded in node.target.tags
     return not is_random and not node.target._schema.is_mutable
 
 
 def _is_too_large(node: torch.fx.Node) -> bool:
     results = torch.utils._pytree.tree_leaves(node.meta.get("val"))
-    return any(isinstance(each, torch.Tensor) and prod(each.shape) > _MOST_ELEMENTS for each in results)
+    shapes = [each.shape for each in results if isinstance(each, torch.Tensor)]
+    return any(prod(size for size in shape if isinstance(size, int)) > _MOST_ELEMENTS for shape in shapes)
 
 
 def add_constant(program: torch.export.ExportedProgram, name: str, value: torch.Tensor) -> torch.fx.Node:

@@ -17,6 +17,7 @@ from anole.extract.passes.as_conv2d import as_conv2d
 from anole.extract.passes.canonicalize import canonicalize
 from anole.extract.passes.channels_last import lay_channels_last, sink_permutations
 from anole.extract.passes.convolutions import is_channels_last
+from anole.extract.passes.drop_empty import drop_empty, reads_nothing
 from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.join_branches import join_branches
@@ -63,7 +64,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
     """
     transform = relax.transform
-    images = [fold_constants, as_conv2d]
+    images = [drop_empty, fold_constants, as_conv2d]
     inference = [transform.FoldBatchnormToConv2D(), transform.DecomposeOpsForInference()]
     # The layout conversion crashes on weights that are still expressions, hence constants first.
     fold = [
@@ -94,6 +95,11 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         for change in (*images, *inference, *fold, *convert, *fold, *plain):
             module = change(module)
     main = module["main"]
+    if reading := [operator_of(binding.value) for binding in bindings(main) if reads_nothing(binding.value)]:
+        raise ExtractError(
+            f"model {model.name}: {reading[0]} reads a tensor without elements; only "
+            "slices, concatenations, sums and products of such tensors are supported"
+        )
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
     inputs = tuple(_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))

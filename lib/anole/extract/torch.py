@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import inspect
 import io
+import linecache
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export.graph_signature import OutputKind
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from anole.declared.source import model_files
 from anole.documents.build import TensorInfo
@@ -46,8 +50,10 @@ def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
         # Some networks complete themselves when they run; of those that do not run, the message is about that.
         network = make_network(model, weights)
         run_network(model, network, arguments)
-        with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0):
+        with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_place):
             program = _traced(network, binding, arguments)
+    if written := program.graph_signature.buffers_to_mutate:
+        _refuse_state(model, sorted(set(written.values())), make_network(model, weights))
     # The program has its inputs in the order in which torch flattens the arguments.
     keywords = program.call_spec.in_spec.child(1)
     return import_program(model, program, arguments, (*binding.positional, *keywords.context))
@@ -71,7 +77,9 @@ def import_program(
     from anole.extract.converters import CONVERTERS
 
     _refuse_unknown(model, program)
-    output = _tensors(model, _output_of(program))
+    output = _keep_tensors(program)
+    if not output:
+        raise ExtractError(f"model {model.name}: returned no tensor")
     with explained(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
         options = {"unwrap_unit_return_tuple": True, "run_ep_decomposition": False}
         module = from_exported_program(program, custom_convert_map=CONVERTERS, **options)
@@ -100,20 +108,66 @@ def _infos(values: dict[str, torch.Tensor]) -> tuple[TensorInfo, ...]:
 def _traced(
     network: torch.nn.Module, binding: Binding, arguments: dict[str, torch.Tensor]
 ) -> torch.export.ExportedProgram:
+    args, kwargs = binding.arguments(list(arguments.values()))
     # On failure, torch prints the whole graph.
     with step("torch.export"), redirect_stderr(io.StringIO()):
-        return decompose(torch.export.export(network, *binding.arguments(list(arguments.values()))))
+        try:
+            return decompose(torch.export.export(network, args, kwargs))
+        except GuardOnDataDependentSymNode:
+            # A draft takes the branches of these arguments and asserts their conditions. Folding removes each assertion
+            # that holds for all arguments.
+            program = decompose(torch.export.draft_export(network, args, kwargs))
+            if any(node.target is torch.ops.aten._assert_scalar.default for node in program.graph.nodes):
+                raise
+            return program
 
 
-def _output_of(program: torch.export.ExportedProgram) -> Any:
-    """Returns a program's output with tensors without values in it."""
-    (returned,) = program.graph.output_node().args
-    found = [
-        each.meta["val"] if isinstance(each, torch.fx.Node) else each
-        for each, spec in zip(returned, program.graph_signature.output_specs, strict=True)
-        if spec.kind is OutputKind.USER_OUTPUT
+def _place(error: BaseException) -> str:
+    """Return the end of a message: the line of a network's code that failed, and a remedy if there is one."""
+    found = ""
+    for frame, line in walk_tb(error.__traceback__):
+        name = frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] not in {"anole", "torch", *sys.stdlib_module_names}:
+            found = f"; at line {line} of {name}: `{linecache.getline(frame.f_code.co_filename, line).strip()}`"
+    if isinstance(error, GuardOnDataDependentSymNode):
+        found += (
+            "; Python code cannot use numbers that depend on the inputs: write torch.where, or make a number that is "
+            "the same for all inputs a Python number in the constructor"
+        )
+    return found
+
+
+def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
+    """Remove a program's outputs that are not tensors, such as None, and new values of buffers and inputs.
+
+    Returns:
+        The remaining outputs, as tensors without values.
+    """
+    node, specs = program.graph.output_node(), program.graph_signature.output_specs
+    kept = [
+        (each, spec)
+        for each, spec in zip(node.args[0], specs, strict=True)
+        if spec.kind is OutputKind.USER_OUTPUT and isinstance(getattr(each, "meta", {}).get("val"), torch.Tensor)
     ]
-    return program.call_spec.out_spec.unflatten(found)
+    node.args, specs[:] = (tuple(each for each, _ in kept),), [spec for _, spec in kept]
+    program.graph.eliminate_dead_code()
+    return [each.meta["val"] for each, _ in kept]
+
+
+def _refuse_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Module) -> None:
+    """Raise ExtractError if what a network wrote to these buffers in earlier calls changes its outputs."""
+    given = example_inputs(model)
+    other = {name: value.logical_not() if value.dtype is torch.bool else 1 - value for name, value in given.items()}
+    # A network may write to its inputs, and return its buffers.
+    calls = [
+        [output.double().clone() for output in run_network(model, network, {k: v.clone() for k, v in each.items()})]
+        for each in (given, other, given)
+    ]
+    if not all(torch.allclose(*each, 1e-5, 1e-6, equal_nan=True) for each in zip(calls[0], calls[2], strict=True)):
+        raise ExtractError(
+            f"model {model.name}: its outputs depend on what earlier calls wrote to {', '.join(written)}, and a build "
+            "keeps no state: make each of these buffers an input, and return its new value as an output"
+        )
 
 
 def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
@@ -142,6 +196,8 @@ def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
     Raises:
         ExtractError: there is no such network, or it cannot be made.
     """
+    # The fast path of nn.TransformerEncoder returns zeros at padded positions; torch.export and training do not.
+    torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(_SEED)
     has_none = model.scheme == "torchvision"
     with only_structure() if weights == "any" else nullcontext():
@@ -185,7 +241,7 @@ def run_network(
         ExtractError: it does not accept the inputs, or returns something other than tensors.
     """
     shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
-    failure = explained(f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0)
+    failure = explained(f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0, more=_place)
     with failure, step("running the network"), torch.no_grad():
         return _tensors(model, bind(model, network).call(network, list(arguments.values())))
 
@@ -248,12 +304,6 @@ def _anchor_names(program: Any) -> tuple[str, ...]:
 
 
 def tensors_of(output: Any) -> Iterator[torch.Tensor]:
-    """Yields the tensors in a network's output, in order."""
-    if isinstance(output, torch.Tensor):
-        yield output
-    elif isinstance(output, dict):
-        for value in output.values():
-            yield from tensors_of(value)
-    elif isinstance(output, (tuple, list)):
-        for value in output:
-            yield from tensors_of(value)
+    """Yield the tensors in a network's output, in the order of torch.export."""
+    leaves = torch.utils._pytree.tree_leaves(output)
+    return (each.detach() for each in leaves if isinstance(each, torch.Tensor))

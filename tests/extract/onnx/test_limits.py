@@ -128,7 +128,7 @@ BREAKS = [
     ("put(weight, NAN)", "tensor 'weight': 1 of 108 values are not a number (NaN); weights must be numbers"),
     ("put(weight, float('inf'))", "tensor 'weight': 1 of 108 values are infinite; weights"),
     (
-        "nodes[2].attribute[0].t.float_data[0] = NAN",
+        "nodes[2].attribute[0].t.float_data[0] = NAN; nodes[3].op_type = 'MatMul'",
         "value of operator Constant 'two': 1 of 1 values are not a number",
     ),
     (
@@ -152,8 +152,8 @@ BREAKS = [
         "function 'Twice': operator Relu 'v1': found domain 'evil'; allowed: '', 'ai.onnx', 'com.microsoft'",
     ),
     (
-        "add_function(m, 'Twice', ['Constant']).node[0].attribute.append(helper.make_attribute('value', "
-        "helper.make_tensor('', TensorProto.FLOAT, [1], [NAN])))",
+        "twice = add_function(m, 'Twice', ['Constant', 'MatMul']).node; twice[1].input.append('v1'); "
+        "twice[0].attribute.append(helper.make_attribute('value', helper.make_tensor('', 1, [1], [NAN])))",
         "function 'Twice': value of operator Constant 'v1': 1 of 1 values are not a number",
     ),
     ("nodes[3].op_type = 'Wobble'", "No Op registered for Wobble"),

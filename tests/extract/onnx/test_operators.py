@@ -317,3 +317,30 @@ def test_a_refusal_names_the_operator_and_what_is_wrong(tmp_path: Path, message:
     with pytest.raises(AnoleError) as caught:
         run_model(model, net.inputs, tmp_path / "net.onnx")
     assert message in str(caught.value) and operator in str(caught.value)
+
+
+def test_nan_and_scalars_give_what_onnx_runtime_gives(tmp_path: Path) -> None:
+    network = Network()
+    x, nan = network.input(2, 5), network.weight(np.nan)
+    network.weight([np.nan])
+    network.add("Clip", x, nan, network.weight(0.5))
+    network.add("Clip", x, network.weight(-0.5), nan)
+    network.add("Where", network.weight([True, False, True, False, False], "bool"), x, nan)
+    network.add("PRelu", network.given(np.array(-2.0, np.float32)), network.weight(0.1))
+    network.add("PRelu", x, network.weight(0.1))
+    network.check(tmp_path)
+
+
+def test_tensors_without_elements_are_left_out(tmp_path: Path) -> None:
+    network = Network()
+    x, axis = network.input(1, 3, 4), network.weight([1], "int64")
+    zero, three = network.weight([0], "int64"), network.weight([3], "int64")
+    network.add("Slice", x, zero, zero, axis)
+    empty = "0_Slice_0"
+    network.add("Concat", empty, x, axis=1)
+    network.add("Split", x, network.weight([0, 3], "int64"), axis=1, outputs=2)
+    network.add("ReduceMax", empty, axis)
+    network.add("ReduceSum", empty, axis, keepdims=0)
+    network.add("Slice", x, three, three, network.weight([2], "int64"))
+    network.add("MatMul", "5_Slice_0", network.weight(np.zeros((0, 4))))
+    network.check(tmp_path)

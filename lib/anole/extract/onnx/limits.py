@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from math import prod
@@ -46,7 +46,7 @@ _FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", 
 _POSITIVE = ("dilations", "group", "kernel_shape", "output_shape", "strides")
 _SIGNED = ("output_padding", "pads")
 _EXACT = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
-"""Operators whose result is not a number if a weight is infinite; elsewhere, an infinity may be a mask."""
+"""Operators whose weights are finite; elsewhere, an infinity may be a mask, and NaN the bound of a Clip."""
 
 
 @dataclass(frozen=True)
@@ -115,25 +115,24 @@ def check_tensor(tensor: TensorProto, place: str) -> int:
 
 
 def check_numbers(proto: ModelProto, where: str) -> None:
-    """Checks that a model's weights are numbers, since no build of it can be compared with it otherwise.
+    """Checks that weights of convolutions, products and batch-norms are finite; elsewhere, NaN may be meant.
 
     Raises:
-        ExtractError: a weight is NaN, or a weight of a convolution, product or batch-norm is infinite.
+        ExtractError: such a weight is NaN or infinite.
     """
-    for part in _parts(proto, where):
-        exact = {name for node in part.graph.node if node.op_type in _EXACT for name in node.input}
-        for tensor, place in _tensors(part):
+    parts = list(_parts(proto, where))
+    exact = {name for part in parts for node in part.graph.node if node.op_type in _EXACT for name in node.input}
+    for part in parts:
+        for tensor, place in _tensors(part, exact):
             values = _floats(tensor)
-            if np.isnan(values).any():
-                n_bad, what = int(np.isnan(values).sum()), "not a number (NaN)"
-            elif tensor.name in exact and np.isinf(values).any():
+            n_bad, what = int(np.isnan(values).sum()), "not a number (NaN)"
+            if not n_bad:
                 n_bad, what = int(np.isinf(values).sum()), "infinite"
-            else:
-                continue
-            raise ExtractError(
-                f"{place}: {n_bad} of {values.size} values are {what}; weights must be numbers, since no build can be "
-                "compared with such a network"
-            )
+            if n_bad:
+                raise ExtractError(
+                    f"{place}: {n_bad} of {values.size} values are {what}; weights must be numbers, since no build can "
+                    "be compared with such a network"
+                )
 
 
 def external_tensors(proto: ModelProto) -> list[TensorProto]:
@@ -163,11 +162,14 @@ def _subgraphs(top: _Part) -> Iterator[_Part]:
                 parts.append(_Part(graph, f"{top.place}: {name[:80]} of operator {_named(node)}", part.depth + 1))
 
 
-def _tensors(part: _Part) -> Iterator[tuple[TensorProto, str]]:
-    """Yields the constant tensors of one graph and their places."""
+def _tensors(part: _Part, names: Set[str] | None = None) -> Iterator[tuple[TensorProto, str]]:
+    """Yields the constant tensors of one graph, or only those with these names, and their places."""
     for tensor in getattr(part.graph, "initializer", ()):
-        yield tensor, f"{part.place}: tensor {shown(tensor.name)}"
+        if names is None or tensor.name in names:
+            yield tensor, f"{part.place}: tensor {shown(tensor.name)}"
     for node in part.graph.node:
+        if names is not None and names.isdisjoint(node.output):
+            continue
         for attribute in node.attribute:
             tensors = [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
             yield from (
@@ -194,7 +196,7 @@ def _check_values(part: _Part) -> None:
             found = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
             # Some exporters write -1 for a dynamic dimension.
             dims = [dim for dim in found if dim != -1]
-            _check_dims(dims, place, least=0 if what == "value" else 1)
+            _check_dims(dims, place, least=int(what == "input"))
 
 
 def _check_type(found: int, place: str) -> None:
@@ -261,7 +263,7 @@ def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], pl
         if least is not None and not all(least <= number < MAX_ELEMENTS for number in numbers):
             problem = f"found {shown(list(numbers))}; each must be from {least} to {MAX_ELEMENTS - 1}"
             raise ExtractError(f"{place}: {attribute.name}: {problem}")
-        if any(np.isnan([attribute.f, *attribute.floats])):
+        if node.op_type != "Constant" and any(np.isnan([attribute.f, *attribute.floats])):
             raise ExtractError(f"{place}: {attribute.name[:80]}: found NaN; a number is expected")
 
 

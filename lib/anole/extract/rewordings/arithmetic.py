@@ -34,8 +34,10 @@ def _subtract_from(data: torch.Tensor, other: Any, alpha: float = 1) -> Any:
     return (-data if alpha == 1 else data * -alpha) + other
 
 
-def _divide(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
+def _divide(data: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """Divides operands of the result's type; TVM's importer divides integers as integers, and rejects mixed types."""
+    if not isinstance(data, torch.Tensor):
+        data = torch.full((), data)
     dtype = torch.result_type(data, other)
     if dtype.is_complex:
         return NotImplemented

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -62,7 +63,28 @@ def _embedding_bag(
     return found, bags, sizes, sizes
 
 
+def _full_like(data: torch.Tensor, value: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Any:
+    """Return a constant where TVM cannot fill a tensor with infinity or NaN."""
+    if math.isfinite(value):
+        return NotImplemented
+    return torch.full(data.shape, value, dtype=dtype or data.dtype)
+
+
+def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], offset: int | None = None) -> Any:
+    """Look up each element by its place in the memory of a tensor that is stored without gaps."""
+    data, start = data.permute(sorted(range(data.dim()), key=data.stride, reverse=True)), offset or 0
+    last = start + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+    if not data.is_contiguous() or data.storage_offset() or last >= data.numel():
+        return NotImplemented
+    places = torch.full((), start)
+    for extent, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(extent) * step
+    return data.flatten()[places]
+
+
 LOOKUPS: dict[Any, Callable[..., Any]] = {
+    _aten.as_strided.default: _as_strided,
+    _aten.full_like.default: _full_like,
     _aten.searchsorted.Tensor: _search,
     _aten.searchsorted.Scalar: _search,
     _aten.bucketize.Tensor: _bucket,

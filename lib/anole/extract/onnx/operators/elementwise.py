@@ -178,6 +178,14 @@ def _has_element(call: Call) -> relax.Expr:
     return const(call.has(0), "bool")
 
 
+def _prelu(call: Call) -> relax.Expr:
+    """Scale negative numbers; TVM's operator needs data with at least one axis."""
+    if call.shape(0):
+        return call.by_tvm()
+    data = call.emit(relax.op.reshape(call.input(0), [1]))
+    return call.emit(relax.op.reshape(call.by_tvm(inputs=(data, *call.inputs[1:])), []))
+
+
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
     "BitShift": _bit_shift,
@@ -190,6 +198,7 @@ CONVERTERS: dict[str, Converter] = {
     "Min": _chain(relax.op.minimum),
     "Mod": _mod,
     "OptionalHasElement": _has_element,
+    "PRelu": _prelu,
     "Pow": _power,
     "Sinh": _sinh,
     "Sum": _chain(relax.op.add),

@@ -46,6 +46,10 @@ def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
     nothing = float("-inf") if largest else float("inf")
     reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(nothing, dtype), "extreme")
     kept = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
+    rest = kept if keeps else [extent for axis, extent in enumerate(shape) if axis not in axes]
+    if 0 in shape:
+        # A kernel without steps would write nothing.
+        return const(np.full(rest, nothing), dtype_of(call.input(0)))
 
     def compute(data: te.Tensor) -> te.Tensor:
         taps = {axis: te.reduce_axis((0, shape[axis]), f"r{axis}") for axis in axes}
@@ -56,10 +60,7 @@ def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
         return te.compute(kept, one, "extreme")
 
     found = call.kernel(compute, call.input(0))
-    if keeps:
-        return found
-    rest = [extent for axis, extent in enumerate(shape) if axis not in axes]
-    return call.emit(relax.op.reshape(found, rest))
+    return found if keeps else call.emit(relax.op.reshape(found, rest))
 
 
 def _lp_normalization(call: Call) -> relax.Expr:
