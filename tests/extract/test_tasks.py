@@ -34,7 +34,7 @@ def test_equal_layers_are_one_task(project: Path) -> None:
     assert [listed.key for listed in manifest.tasks] == [task.key for task in tasks]
     assert manifest.flop == sum(listed.flop * listed.weight for listed in manifest.tasks)
     assert manifest.inputs == {"x": [1, 3, 16, 16]}
-    assert manifest.origin.entry == {"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 16, 16]}}
+    assert manifest.origin.entry == {"source": "torch:tiny:residual", "inputs": [["x", [1, 3, 16, 16]]]}
     assert [task.template_version for task in tasks] == [TARGET.template_version(task.workload) for task in tasks]
     assert (manifest.target, manifest.origin.target_description) == ("cpu", DESCRIPTION)
 
