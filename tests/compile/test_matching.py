@@ -78,7 +78,8 @@ def test_what_no_run_has_found_is_not_called_tuned(
 
 def test_untuned_layers_are_named_with_their_share(net: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        warn_of_untuned("net-cpu", match_tasks(manifest(net), net.tasks, receipt(net, 0), net.target))
+        warn_of_untuned("net-cpu", match_tasks(manifest(net), net.tasks, receipt(net, 0), net.target), 64)
+        warn_of_untuned("net-cpu", match_tasks(manifest(net), net.tasks, {}, net.target), 0)
     first, second = (record.getMessage() for record in caplog.records)
     assert "net-cpu: conv2d 16->16 k3x3 s1 8x8 is NOT TUNED" in first
     assert "% of the work: layer1_0, layer1_1" in first

@@ -33,6 +33,7 @@ BYTES = replace(BUILD, kernels=(BuiltKernel("conv", 1, None, (), 1, 1, "uint8"),
         ({"exact_error": 0.05, "reference_exact_error": 0.02}, None),
         ({"exact_error": 0.07, "reference_exact_error": 0.02}, "(0.07 from those by its file's own steps)"),
         ({"exact_error": 0.2, "reference_exact_error": 0.15}, "(0.2 from those by its file's own steps)"),
+        ({"exact_error": 0.056, "reference_exact_error": 0.2}, None),
         ({**MEANS, "averaged_error": 4e-3, "averaged_draws": 40}, None),
         ({**MEANS, "averaged_error": 2e-2}, "of which 0.003 may be chance"),
     ],
@@ -80,6 +81,16 @@ def test_evidence_decides(evidence: dict[str, Any], message: str | None, caplog:
         refuse_wrong(Path("net"), BUILD, evaluation)
     is_far = any(latency.relative_error > 1e-4 for latency in evaluation.latencies)
     assert ("net: the outputs differ from those of onnxruntime by 0.02, and " in caplog.text) is is_far
+
+
+def test_a_build_that_agrees_with_one_of_two_references_is_right(caplog: pytest.LogCaptureFixture) -> None:
+    torch, runtime = replace(LATENCY, reference="torch", relative_error=0.26), replace(LATENCY, relative_error=9e-7)
+    with caplog.at_level(logging.WARNING):
+        refuse_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, runtime)))
+    told = "differ from those of torch by 0.26, and from those of onnxruntime by only 9e-07: the references disagree"
+    assert told in caplog.text
+    with pytest.raises(BuildError, match=r"relative error 0\.26"):
+        refuse_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, replace(runtime, relative_error=2e-4))))
 
 
 @pytest.mark.parametrize(("algorithm", "is_told"), [("winograd", True), ("direct", False)])

@@ -77,7 +77,7 @@ def compile_build(
                 path.unlink()
             build, compiled = _compile(with_fine_tiles(network, target), manifest, settings, target, made)
         warn_of_wide(settings.name, compiled.matches)
-        warn_of_untuned(settings.name, compiled.matches)
+        warn_of_untuned(settings.name, compiled.matches, settings.trials)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
     return build
 

@@ -17,6 +17,8 @@ from anole.task import Task, Workload
 
 _log = logging.getLogger(__name__)
 
+_NOT_TUNED = "it was not tuned"
+
 
 @dataclass(frozen=True)
 class Match:
@@ -103,11 +105,14 @@ def coverage(matches: Sequence[Match]) -> Coverage:
     return Coverage(tuned, total, tuned / total if total else 1.0)
 
 
-def warn_of_untuned(build: str, matches: Sequence[Match]) -> None:
-    """Warns which layers run untuned, and what share of the work they are."""
+def warn_of_untuned(build: str, matches: Sequence[Match], trials: int) -> None:
+    """Warn which layers run untuned, and what share of the work they are.
+
+    With a budget of no trials, default configs are what the user asked for.
+    """
     total = sum(match.flop for match in matches)
     for match in matches:
-        if match.reason is not None:
+        if match.reason is not None and (trials or match.reason != _NOT_TUNED):
             _log.warning(
                 "%s: %s is NOT TUNED (%s), %.1f %% of the work: %s",
                 build, match.task.label, match.reason, 100 * match.flop / total, ", ".join(match.layers),
@@ -138,7 +143,7 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
     match = Match(task, entry.weight, entry.layers, None, None, refined=receipt.refined if receipt is not None else ())
     default = target.default_config(task.workload)
     if receipt is None:
-        return match.untuned("it was not tuned", default)
+        return match.untuned(_NOT_TUNED, default)
     if receipt.config is None:
         reason = f"none of {receipt.trials} candidates worked" if receipt.trials else "it got no trial of the budget"
         return match.untuned(reason, default)
