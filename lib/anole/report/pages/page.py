@@ -158,8 +158,8 @@ def _download(download: Download) -> str:
 
 
 def _prose(text: str) -> str:
-    """Returns a sentence, with commands between backticks set as such."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    """Return a sentence with commands between backticks set as such, and only the texts of links between files."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)))
 
 
 def _in_script(text: str) -> str:
