@@ -42,7 +42,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> User:
-    return built(tmp_path_factory.mktemp("others"), OTHERS, [name for name in OTHERS if not name.startswith("three")])
+    return built(tmp_path_factory.mktemp("others"), OTHERS, ["passing", "images"])
 
 
 @pytest.mark.parametrize("case", FEW)
@@ -78,11 +78,9 @@ def test_commands_and_c_libraries_compute_the_network(few: User, case: str) -> N
 
 
 IN_C = """
-import json, pathlib, subprocess, sys
+import pathlib, sys
 import numpy as np
 folder, given, *names = sys.argv[1:]
-subprocess.run(["cmake", "-B", "build", "-DCMAKE_BUILD_TYPE=Release"], cwd=folder, check=True, capture_output=True)
-subprocess.run(["cmake", "--build", "build"], cwd=folder, check=True, capture_output=True)
 sys.path.insert(0, folder)
 import network
 inputs = np.load(given)

@@ -193,8 +193,9 @@ def export_onnx(
     path: Path,
     names: Sequence[str] | None = None,
     keywords: Mapping[str, torch.Tensor] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> None:
-    """Export a network to ONNX without progress reports; its inputs may get other names than its arguments have.
+    """Export a network to ONNX without progress reports; its inputs and outputs may get other names than torch's.
 
     `names` are first those of `arguments` and then those of `keywords`, which are passed by name.
     """
@@ -207,7 +208,8 @@ def export_onnx(
             logger.setLevel(logging.ERROR)
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            torch.onnx.export(network, arguments, str(path), kwargs=keywords, input_names=names, verbose=False)
+            options = {"kwargs": keywords, "input_names": names, "output_names": outputs, "verbose": False}
+            torch.onnx.export(network, arguments, str(path), **options)
     finally:
         for logger, level in zip(chatty, levels, strict=True):
             logger.setLevel(level)

@@ -84,9 +84,13 @@ def import_program(
         options = {"unwrap_unit_return_tuple": True, "run_ep_decomposition": False}
         module = from_exported_program(program, custom_convert_map=CONVERTERS, **options)
     module = _with_inputs(module, list(arguments), list(arguments if order is None else order))
-    names = ["output"] if len(output) == 1 else [f"output_{i}" for i in range(len(output))]
-    results = dict(zip(names, output, strict=True))
+    results = dict(zip(output_names(len(output)), output, strict=True))
     return Imported(module, _infos(arguments), _infos(results), _anchor_names(program))
+
+
+def output_names(count: int) -> list[str]:
+    """Return what builds call the outputs of a torch network."""
+    return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
 
 
 def _with_inputs(module: Any, wanted: list[str], found: list[str]) -> Any:

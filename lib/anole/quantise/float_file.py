@@ -77,15 +77,16 @@ def _prepare_biases(file: onnx.ModelProto) -> None:
 
 def _exported(model: ModelSpec) -> onnx.ModelProto:
     from anole.extract.binding import bind
-    from anole.extract.torch import example_inputs, make_network
+    from anole.extract.torch import example_inputs, make_network, output_names, run_network
 
-    network = make_network(model)
+    network, arguments = make_network(model), example_inputs(model)
+    outputs = output_names(len(run_network(model, network, arguments)))
     binding = bind(model, network)
-    args, kwargs = binding.arguments(list(example_inputs(model).values()))
+    args, kwargs = binding.arguments(list(arguments.values()))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "exported.onnx")
         try:
-            export_onnx(network, args, path, (*binding.positional, *kwargs), kwargs)
+            export_onnx(network, args, path, (*binding.positional, *kwargs), kwargs, outputs)
         except Exception as error:
             reason = cause(error, line=0)
             raise ExtractError(f"model {model.name}: torch cannot export it to ONNX: {reason}") from error
