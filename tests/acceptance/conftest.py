@@ -144,7 +144,7 @@ class User:
 
 
 def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
-    """Return the largest relative L2 distance of any output; infinite for other names, shapes or types."""
+    """Return the largest relative L2 distance of any output; infinite for other names, types or special values."""
     if list(found) != list(expected):
         return float("inf")
     distances = [0.0]
@@ -152,6 +152,8 @@ def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) ->
         mine = found[name]
         if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
             return float("inf")
-        wide = theirs.astype(np.float64)
+        if not np.array_equal(*(np.where(np.isfinite(array), 0, array) for array in (mine, theirs)), equal_nan=True):
+            return float("inf")
+        mine, wide = (np.where(np.isfinite(theirs), array, 0).astype(np.float64) for array in (mine, theirs))
         distances.append(float(np.linalg.norm(mine - wide) / max(float(np.linalg.norm(wide)), 1e-30)))
     return max(distances)

@@ -100,6 +100,16 @@ class Passing(Weighted):
         return a, found, found, x
 
 
+class Hidden(Weighted):
+    """Masked logits, their softmax, of which the first row is hidden whole, and the logarithm of zeros."""
+
+    def forward(self, mask: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = self.linear(x)
+        hidden = torch.cat([torch.ones_like(mask[:1]), mask[1:]])
+        logits = x.masked_fill(hidden, -torch.inf)
+        return logits, logits.softmax(-1), torch.log(torch.relu(x))
+
+
 class Images(Weighted):
     """Two images, whose convolutions have other weights."""
 
@@ -179,6 +189,7 @@ CASES = {
     "nested": Case(Nested, of("a", "x")),
     "tied": Case(Tied, of("x", "a")),
     "passing": Case(Passing, of("x", "a")),
+    "hidden": Case(Hidden, {"mask": TYPED["mask"], "x": list(SHAPE)}),
     "other_weights": Case(other_weights, of("x", "a")),
     "images": Case(Images, of("x", "a", shape=(1, 16, 10, 10))),
 }

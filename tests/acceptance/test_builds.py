@@ -42,7 +42,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> User:
-    return built(tmp_path_factory.mktemp("others"), OTHERS, ["passing", "images"])
+    return built(tmp_path_factory.mktemp("others"), OTHERS, ["passing", "hidden", "images"])
 
 
 @pytest.mark.parametrize("case", FEW)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.linalg import norm
 
 from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import BuildError
-from anole.evaluate.comparison import relative_error
+from anole.evaluate.comparison import compare_outputs, relative_error
 from anole.evaluate.correctness import refuse_wrong, remedy
 
 BUILD = read_build(Path(__file__).parents[1] / "old_records/builds/residual-accelerator-dcoc")
@@ -100,12 +102,41 @@ def test_a_refusal_tells_of_the_method_that_rounds_more(algorithm: str, is_told:
     assert ("with `exact: true`" in remedy(build)) is is_told
 
 
+@pytest.mark.parametrize("function", [lambda x: x, np.log, np.reciprocal, lambda x: np.where(x < 0.5, np.nan, x)])
+def test_special_values_are_right_at_the_places_of_the_reference(function: Callable[[Any], Any]) -> None:
+    with np.errstate(divide="ignore"):
+        one, other = (function(np.asarray(values, np.float32)) for values in ([0, 1, 2, 0], [0, 1, 3, 0]))
+    assert relative_error([one, other], [one, other]) == 0
+    comparison = compare_outputs([[one], [other]], [[one], [other]])
+    assert comparison.error == 0 and 0 < comparison.output_variation < 1
+    finite = [array[np.isfinite(array)] for array in (one, other)]
+    assert relative_error([one], [other]) == pytest.approx(norm(finite[0] - finite[1]) / norm(finite[1]))
+
+
 def test_relative_errors() -> None:
     one, two = np.ones(4, np.float32), np.full(4, 2, np.float32)
     assert relative_error([one, two], [one, two]) == 0
     assert relative_error([one, one], [one, two]) == pytest.approx(0.5)
-    for wrong, right in (([one * np.nan], [one]), ([one], [one, two]), ([one[:2]], [one])):
-        assert relative_error(wrong, right) > 1e299
+    broken = [np.array([value, 1, 1, 1], np.float32) for value in (np.nan, np.inf, -np.inf)]
+    others = [(mine, theirs) for mine in (*broken, one) for theirs in (*broken, one) if mine is not theirs]
+    for mine, theirs in (*others, (one[:2], one)):
+        assert relative_error([mine], [theirs]) > 1e99
+        assert compare_outputs([[mine]], [[theirs]]).error ** 2 > 1e99
+    assert relative_error([one], [one, two]) > 1e99
+
+
+@pytest.mark.parametrize(
+    ("errors", "exact", "shown"),
+    [
+        ({"torch": 2e-6, "onnxruntime": 1e-6}, None, "1.00 s in float32, error 1.0e-06"),
+        ({"torch": 2e-6, "onnxruntime": 3.4e-2}, None, "error 2.0e-06 (onnxruntime is 3.4e-02 away)"),
+        ({"torch": 2e-2, "onnxruntime": 3.4e-2}, 1e-5, "error 1.0e-05 (onnxruntime is 3.4e-02 away)"),
+        ({"onnxruntime": 0.24}, 0.056, "error 5.6e-02 (onnxruntime is 2.4e-01 away)"),
+    ],
+)
+def test_an_evaluation_shows_the_error_that_decides(errors: dict[str, float], exact: float | None, shown: str) -> None:
+    latencies = tuple(replace(LATENCY, reference=name, relative_error=error) for name, error in errors.items())
+    assert str(replace(FAR, latencies=latencies, exact_error=exact, precision="float32")).endswith(shown)
 
 
 @pytest.mark.parametrize("setting", [{"precision": "bf16"}, {"weights": "int4"}])

@@ -160,10 +160,20 @@ class Evaluation:
     sizes_latencies: Annotated[tuple[SizesLatency, ...] | None, LATER] = None
 
     def __str__(self) -> str:
+        """Return the latency, the error of what decided, and the reference that is far from it, if one is."""
         if not self.latencies:
             return f"{self.build}: neither checked nor timed"
-        error = max(latency.relative_error for latency in self.latencies)
-        return f"{self.build}: {duration(self.latencies[0].latency_s)} in {self.precision}, error {error:.1e}"
+        farthest = max(self.latencies, key=lambda latency: latency.relative_error)
+        error = min(
+            each
+            for each in (self.exact_error, *(latency.relative_error for latency in self.latencies))
+            if each is not None
+        )
+        aside = f" ({farthest.reference} is {farthest.relative_error:.1e} away)"
+        return (
+            f"{self.build}: {duration(self.latencies[0].latency_s)} in {self.precision}, error {error:.1e}"
+            f"{aside if farthest.relative_error > max(3 * error, 1e-4) else ''}"
+        )
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -17,8 +17,11 @@ LEAST_VARIATION = 1e-2
 _ROUNDING = 0.2
 """The variation below which errors are not compared with less: rounding does not shrink with the variation."""
 
-_BROKEN = 1e300
-"""The error of outputs that are not numbers, or have other shapes."""
+_BROKEN = 1e100
+"""The error of outputs of other shapes, or whose infinities and NaNs are at other places than the reference's."""
+
+_LEAST_NORM = 1e-30
+"""What takes the place of a norm of 0."""
 
 _PATCHES = 8
 """Patches of equal values along each axis of an input that is not mere noise."""
@@ -80,37 +83,44 @@ def _in_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
 
 
 def compare_outputs(found: Sequence[Sequence[NDArray[Any]]], expected: Sequence[Sequence[NDArray[Any]]]) -> Comparison:
-    """Compares the outputs of a build for each input with those of a reference."""
+    """Compare the outputs of a build for each input with those of a reference; special values as `relative_error`."""
     errors = [relative_error(mine, theirs) for mine, theirs in zip(found, expected, strict=True)]
-    outputs = [np.stack([each.astype(np.float64) for each in output]) for output in zip(*expected, strict=True)]
-    with np.errstate(all="ignore"):
-        variation = tuple(_ratio(output - output.mean(0), _norm(output)) for output in outputs)
-        if max(errors) >= _BROKEN:
-            return Comparison(max(errors), variation, _BROKEN)
-        mine = [np.stack(output) for output in zip(*found, strict=True)]
-        distances = [
-            _ratio(one - other, _norm(other) * max(share, _ROUNDING))
-            for one, other, share in zip(mine, outputs, variation, strict=True)
-        ]
+    outputs = [np.stack([_finite(each) for each in output]) for output in zip(*expected, strict=True)]
+    variation = tuple(_norm(output - output.mean(0)) / max(_norm(output), _LEAST_NORM) for output in outputs)
+    if max(errors) >= _BROKEN:
+        return Comparison(max(errors), variation, _BROKEN)
+    mine = [np.stack(list(map(_finite, output))) for output in zip(*found, strict=True)]
+    distances = [
+        _norm(one - other) / max(_norm(other) * max(share, _ROUNDING), _LEAST_NORM)
+        for one, other, share in zip(mine, outputs, variation, strict=True)
+    ]
     return Comparison(max(errors), variation, max(distances, default=0.0))
 
 
-def _ratio(distance: NDArray[Any], size: float) -> float:
-    """Returns the L2 norm of a distance over a size; 0 for what is not a number."""
-    ratio = _norm(distance) / max(size, 1e-30)
-    return ratio if np.isfinite(ratio) else 0.0
-
-
-def _norm(values: NDArray[Any]) -> float:
-    return float(np.linalg.norm(values.ravel()))
-
-
 def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
-    """Returns the largest relative L2 distance of any output; 1e300 for NaN, infinity or other shapes."""
+    """Return the largest relative L2 distance of any output, over the values that are finite.
+
+    Infinities and NaNs are right where they are the same ones: elsewhere, and with other shapes, the error is 1e100.
+    """
     if [array.shape for array in found] != [array.shape for array in expected]:
         return _BROKEN
     distances = []
     for mine, theirs in zip(found, expected, strict=True):
-        wide = theirs.astype(np.float64)
-        distances.append(float(np.linalg.norm(mine - wide) / max(float(np.linalg.norm(wide)), 1e-30)))
-    return max((d if np.isfinite(d) else _BROKEN for d in distances), default=0.0)
+        same = np.array_equal(_special(mine), _special(theirs), equal_nan=True)
+        wide = _finite(theirs)
+        distances.append(_norm(_finite(mine) - wide) / max(_norm(wide), _LEAST_NORM) if same else _BROKEN)
+    return max(distances, default=0.0)
+
+
+def _finite(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values in double precision, with 0 for NaN and the infinities."""
+    return np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _special(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values with 0 for what is finite."""
+    return np.where(np.isfinite(values), 0, values)
+
+
+def _norm(values: NDArray[Any]) -> float:
+    return float(np.linalg.norm(values.ravel()))
