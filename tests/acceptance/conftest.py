@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 LOADED = """
-import json, sys
+import json, runpy, sys
 import numpy as np
-sys.path.insert(0, sys.argv[1])
-from load import BUILD, Model
-given = np.load(sys.argv[2])
-found = Model()(*(given[info["name"]] for info in BUILD["inputs"]))
-names = [info["name"] for info in BUILD["outputs"]]
-np.savez(sys.argv[3], allow_pickle=False, **dict(zip(names, found, strict=True)))
+for folder, inputs, outputs in json.loads(sys.argv[1]):
+    module = runpy.run_path(f"{folder}/load.py")
+    given, build = np.load(inputs), module["BUILD"]
+    found = module["Model"]()(*(given[info["name"]] for info in build["inputs"]))
+    names = [info["name"] for info in build["outputs"]]
+    np.savez(outputs, allow_pickle=False, **dict(zip(names, found, strict=True)))
 """
 
 IN_TURN = """
@@ -100,7 +100,13 @@ class User:
 
     def loaded(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
         """Return the outputs of a build by its ``load.py``."""
-        return self._written(inputs, lambda output: self._run("-c", LOADED, f"builds/{build}", inputs, output))
+        return self.loaded_each({build: inputs})[build]
+
+    def loaded_each(self, inputs: Mapping[str, Path]) -> dict[str, dict[str, np.ndarray]]:
+        """Return the outputs of builds by their ``load.py``, in one process."""
+        calls = {name: (f"builds/{name}", str(given), f"{name}.npz") for name, given in inputs.items()}
+        self._run("-c", LOADED, json.dumps(list(calls.values())))
+        return {name: dict(np.load(self.folder / f"{name}.npz")) for name in calls}
 
     def ran(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
         """Return the outputs of a build by `anole run`, with inputs by name."""

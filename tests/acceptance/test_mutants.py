@@ -83,7 +83,7 @@ MUTANTS = {
 def mutated(mutant: Mutant, folder: Path) -> Path:
     """Return a copy of the library with a mistake."""
     for name in ("lib", "rules", "profiles"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)
     for name in ("Snakefile", "environment.yml"):
         shutil.copy(ROOT / name, folder)
     file = folder / "lib/anole" / mutant.file
