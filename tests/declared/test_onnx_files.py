@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -14,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from anole.declared.onnx_files import OnnxNames, external_files, names_of
-from anole.declared.protobuf import OnnxFileError
+from anole.declared.onnx_files import OnnxFileError, OnnxNames, external_files, names_of
 from anole.declared.source import check_source, model_files
 from anole.errors import SpecError
-from anole.extract.onnx.dimensions import _dims
 from anole.node import Node
 
 
@@ -89,21 +86,6 @@ def test_a_tensor_is_found_wherever_the_format_allows_one(tmp_path: Path) -> Non
     deeper.write_bytes(ModelProto(graph=graph_of(outside("sub/b.data"))).SerializeToString())
     saved(tmp_path / "net", ModelProto(), "sub/b.data")
     assert model_files("onnx:net/b.onnx", tmp_path) == [Path("net/b.onnx"), Path("net/sub/b.data")]
-
-
-def test_parts_of_a_tensor_that_stand_apart_hide_no_file(tmp_path: Path) -> None:
-    first, second = outside("a"), TensorProto()
-    second.external_data.add(key="location", value="b")
-    attribute = b"".join(
-        bytes([5 << 3 | 2, len(part)]) + part for part in map(TensorProto.SerializeToString, (first, second))
-    )
-    merged = AttributeProto.FromString(attribute)
-    assert merged.t.data_location == TensorProto.EXTERNAL and merged.t.external_data[-1].value == "b"
-    node = bytes([5 << 3 | 2, len(attribute)]) + attribute
-    graph = bytes([1 << 3 | 2, len(node)]) + node
-    path = saved(tmp_path, ModelProto(), "a", "b")
-    path.write_bytes(bytes([7 << 3 | 2, len(graph)]) + graph)
-    assert external_files(path) == [Path("a"), Path("b")]
 
 
 @pytest.mark.parametrize(
@@ -201,25 +183,6 @@ def test_a_file_that_cannot_be_read_has_no_names(tmp_path: Path) -> None:
     (tmp_path / "empty.onnx").touch()
     (tmp_path / "half.onnx").write_bytes(named().SerializeToString()[:-7])
     assert names_of(tmp_path / "empty.onnx") is None and names_of(tmp_path / "half.onnx") is None
-
-
-NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=4, unique=True)
-SHAPES = st.lists(st.sampled_from(["batch", "n", "größe", None, -1, 1, 7, 2**40]), max_size=4)
-
-
-@given(NAMES, st.lists(SHAPES, min_size=4, max_size=4), NAMES)
-def test_names_are_those_that_the_onnx_package_finds(
-    tmp_path_factory: pytest.TempPathFactory, inputs: list[str], shapes: list[list[Any]], outputs: list[str]
-) -> None:
-    values = [helper.make_tensor_value_info(*each) for each in zip(inputs, [1] * 4, shapes, strict=False)]
-    graph = helper.make_graph([helper.make_node("Anything", inputs, outputs)], "net", values, [])
-    path = tmp_path_factory.getbasetemp() / "names.onnx"
-    path.unlink(missing_ok=True)
-    onnx.save(helper.make_model(graph), path)
-    symbols = {size for value in values for size in _dims(value) if isinstance(size, str)}
-    found = names_of(path)
-    assert found is not None and (found.inputs, found.computed) == (tuple(inputs), tuple(outputs))
-    assert set(found.symbols) == symbols
 
 
 @given(st.data())

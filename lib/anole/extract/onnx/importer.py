@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from anole.declared.onnx_files import external_files
-from anole.declared.protobuf import OnnxFileError
+from anole.declared.onnx_files import OnnxFileError, external_files
 from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.explained import explained
