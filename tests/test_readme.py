@@ -86,7 +86,7 @@ def test_the_page_on_clusters_is_right(tmp_path: Path) -> None:
 
 
 def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta.md").read_text(), re.DOTALL)
+    (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta/README.md").read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
     assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-found-dcoc"]

@@ -16,7 +16,7 @@ from anole.declared.reading import OWN_RESOURCES, load_spec, parse_spec
 from anole.errors import SpecError
 from anole.project.hardware import describe_target
 from anole.targets.rpc.address import Remote
-from anole.targets.vta.geometry import Geometry
+from anole_vta.geometry import Geometry
 
 ISSUE = """
 models:

@@ -17,7 +17,7 @@ from anole.declared.ranges import SizeRange
 from anole.errors import ExportError
 from anole.export.sequence import Operand, TensorPlace
 from anole.export.source import extent_lines
-from anole.targets.cpu.runtime import find_compiler
+from anole.targets.shared.kernel import find_compiler
 from anole.targets.shared.symbols import text_of
 
 NETWORK_C = Path(__file__).parents[2] / "lib/anole/export/c/network.c"

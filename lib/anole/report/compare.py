@@ -153,7 +153,7 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
         assert build.accelerator is not None
         runner = runner_of(get_target(build.target_description))
         outputs.append([list(runner.run(folder, build, sample)) for sample in inputs])
-        latencies_s.append(build.accelerator.latency_s)
+        latencies_s.append(float(build.accelerator["latency_s"]))
     error = _refuse_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)
     exact = latencies_s[1] / latencies_s[0]
     ratio = Ratio(exact, exact, exact, 0, rules.threshold)

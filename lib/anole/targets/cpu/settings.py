@@ -14,6 +14,7 @@ from anole.targets.cpu.device.precision import (
     BYTE_FEATURES,
     DTYPES,
     FLOAT32,
+    INT8,
     NEEDS,
     STORED_WEIGHTS,
     lacks,
@@ -157,5 +158,6 @@ KIND = Kind(
     measurable_elsewhere=True,
     observable=True,
     inventory=_inventory,
+    quantizes_models=lambda settings: settings.get("precision") == INT8,
     serves_ranges=True,
 )
