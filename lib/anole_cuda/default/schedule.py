@@ -47,7 +47,9 @@ def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pri
 def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
     """Returns the function as scheduled by one rule, or None if the rule does not apply to all of it."""
     with target:
-        scheduled = dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func}))["main"]
+        # A block that is inlined twice defines its variables twice.
+        module = s_tir.transform.ConvertSSA()(dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func})))
+        scheduled = module["main"]
     if not scheduled.attrs.get("tirx.is_scheduled") or not _is_on_gpu(scheduled):
         return None
     with source_only():
