@@ -197,7 +197,7 @@ def accelerate() -> Callable[..., Build]:
     extracted is where a project has it.
     """
     from anole.compile.build import BuildSettings, compile_build
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
     from anole.documents import layout
     from anole.documents.manifest import write_manifest, write_task
     from anole.extract.tasks import extract_tasks

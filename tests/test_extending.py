@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from anole.__main__ import main
-from anole.declared.reading import parse_spec
+from anole.config.reading import parse_spec
 from anole.search.presets import read_tuner
 from anole.search.state import Subject
 from anole.store.shard import Shard

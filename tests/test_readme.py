@@ -12,7 +12,7 @@ import yaml
 from click import Context
 
 from anole.__main__ import main
-from anole.declared.reading import parse_spec
+from anole.config.reading import parse_spec
 from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
 from anole.project.needs import node_resources

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from anole.compile.stage import compile_network
-from anole.declared.entries import TargetSpec
+from anole.config.entries import TargetSpec
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.errors import AnoleError

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ConfigError, StoreError
 from anole.extract.load import load_model
 from anole.files import write_atomically

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.guard
 SCRIPT = """
 import sys
 from pathlib import Path
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.targets.cpu.settings import describe_cpu
 from anole_vta.settings import describe_vta
 from tests.tiny_builds import compile_untuned

@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.export.source import Network
 from anole.export.stage import export_build

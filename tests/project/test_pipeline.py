@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anole.declared.entries import BuildSpec
+from anole.config.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.document import argument_of
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from anole.compile.stage import compile_network
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.documents.manifest import Manifest, Order, write_manifest
 from anole.documents.receipt import (

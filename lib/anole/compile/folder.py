@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import tvm
 
-from anole.documents.build import Build, TensorInfo, write_build
+from anole.documents.build import Build, write_build
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
 from anole.host.temporaries import make_locked, sweep

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anole.compile.matching import Match
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import BuiltKernel
 from anole.documents.receipt import Receipts
 from anole.targets.base import CppRuntime

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from anole.declared.entries import ModelSpec
-from anole.declared.ranges import SizeRange
+from anole.config.entries import ModelSpec
+from anole.config.ranges import SizeRange
 from anole.documents.document import read_document, text_of
 from anole.documents.receipt import TriedConfig
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
 from anole.keys import Key, Time
 from anole.plain import LATER
@@ -24,22 +25,6 @@ FILE = "build.json"
 
 _NARROW = {"uint8": "int8", "bfloat16": "bf16"}
 """What people call the precision of a kernel that multiplies a type."""
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One input or output of a model.
-
-    Attributes:
-        shape: with the usual sizes, where it varies.
-        varying: the extents that vary, by the names of their ranges, such as ``2 * batch``, and None for all others;
-            None for a fixed shape.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    varying: Annotated[tuple[str | None, ...] | None, LATER] = None
 
 
 @dataclass(frozen=True)

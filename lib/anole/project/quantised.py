@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anole.declared.entries import ModelSpec, Spec
-from anole.declared.reading import load_spec
+from anole.config.entries import ModelSpec, Spec
+from anole.config.reading import load_spec
 from anole.documents import layout
 from anole.documents.build import Build
 from anole.targets import get_kind

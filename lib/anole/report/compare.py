@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anole.documents.build import FILE, Build, TensorInfo, read_build, refuse_other_files
+from anole.documents.build import FILE, Build, read_build, refuse_other_files
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs, draw_samples
 from anole.evaluate.network_runner import runner_of

@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from anole.errors import TargetError
-from anole.targets.shared.polynomials import Value
+from anole.ir.polynomials import Value
 from anole.targets.shared.recurrence import LANES, Recurrence
 from anole.targets.shared.recurrent_kernel import recurrent_function
 from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated, only_if

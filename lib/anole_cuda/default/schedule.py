@@ -8,7 +8,7 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
-from anole.targets.shared.nodes import blocks_of
+from anole.ir.nodes import blocks_of
 from anole_cuda.device.builder import source_only
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import tvm
 from anole.compile.folder import write_library
 from anole.compile.lower import Choice, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
 from anole.extract.samples import read_samples

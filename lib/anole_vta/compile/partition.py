@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
-from anole.extract.passes.mutators import extents, variables
+from anole.ir.mutators import extents, variables
 from anole.targets.shared.reference import anchor
 from anole.task import Workload
 from anole_vta.network.network import HostCall, Pool

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anole.declared.reading import parse_spec
+from anole.config.reading import parse_spec
 from anole.errors import SpecError, TargetError
 from anole.project.hardware import describe_target
 from anole.task import Dense

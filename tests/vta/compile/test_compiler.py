@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import ir, relax
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole_vta.compile.compiler import _export_host
 from anole_vta.compile.partition import FusedLayer, Partition, Partitioner

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from anole.declared.onnx_files import OnnxFileError, OnnxNames, external_files, names_of
-from anole.declared.source import check_source, model_files
+from anole.config.onnx_files import OnnxFileError, OnnxNames, external_files, names_of
+from anole.config.source import check_source, model_files
 from anole.errors import SpecError
 from anole.node import Node
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from anole.declared.entries import AcceleratorSpec, TargetSpec
+from anole.config.entries import AcceleratorSpec, TargetSpec
 from anole.errors import TargetError
 from anole.node import Node
 from anole.targets import get_kind

@@ -14,7 +14,7 @@ from tvm import relax, sym, tirx
 
 
 class Ends(Protocol):
-    """What is asked of a range of sizes; see `anole.declared.ranges.SizeRange`."""
+    """What is asked of a range of sizes; see `anole.config.ranges.SizeRange`."""
 
     @property
     def least(self) -> int:

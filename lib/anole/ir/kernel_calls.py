@@ -11,7 +11,7 @@ import tvm
 from tvm import ir, relax, tirx
 from tvm_ffi import dtype
 
-from anole.targets.shared.symbols import usual_shape
+from anole.ir.symbols import usual_shape
 from anole.task import Workload, workload_from_json
 
 WORKLOAD = "anole.workload"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from anole.declared.source import check_source, find_module, model_files, module_names, torchvision_models
+from anole.config.source import check_source, find_module, model_files, module_names, torchvision_models
 from anole.errors import SpecError
 from anole.node import Node
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anole.declared.entries import EVERY_PROGRAM
-from anole.declared.reading import parse_spec
+from anole.config.entries import EVERY_PROGRAM
+from anole.config.reading import parse_spec
 from anole.errors import SpecError
 
 

@@ -11,7 +11,7 @@ from importlib.machinery import all_suffixes
 from os.path import isdir, isfile
 from pathlib import Path
 
-from anole.declared.onnx_files import OnnxFileError, external_files
+from anole.config.onnx_files import OnnxFileError, external_files
 from anole.errors import cause
 from anole.host.launcher import LIBRARY, callers_packages
 from anole.node import Node

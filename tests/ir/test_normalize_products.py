@@ -8,10 +8,10 @@ import pytest
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
-from anole.extract.passes.normalize_products import normalize_products
+from anole.ir.normalize_products import normalize_products
 from anole.task import BatchMatmul
 
-from .building import assert_rewritten, calls, drawn
+from ..extract.passes.building import assert_rewritten, calls, drawn
 
 
 def exchanged(value: ir.Expr) -> ir.Expr:

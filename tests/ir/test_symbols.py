@@ -8,8 +8,8 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from anole.targets.shared.nodes import collect
-from anole.targets.shared.symbols import (
+from anole.ir.nodes import collect
+from anole.ir.symbols import (
     computed_extents,
     in_plain_extents,
     is_number,

@@ -10,11 +10,11 @@ from os.path import isfile
 from pathlib import Path
 from typing import Any
 
-from anole.declared.accelerators import read_accelerator
-from anole.declared.entries import BuildSpec, ModelSpec, Spec, TargetSpec, Varying
-from anole.declared.onnx_files import names_of
-from anole.declared.source import check_source
-from anole.declared.yaml_file import read_yaml
+from anole.config.accelerators import read_accelerator
+from anole.config.entries import BuildSpec, ModelSpec, Spec, TargetSpec, Varying
+from anole.config.onnx_files import names_of
+from anole.config.source import check_source
+from anole.config.yaml_file import read_yaml
 from anole.errors import TargetError, shown, suggestion
 from anole.node import Node
 from anole.search import DEFAULT_PRESET

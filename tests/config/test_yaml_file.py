@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.declared.reading import load_spec
-from anole.declared.yaml_file import MAX_BYTES, MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, read_yaml
+from anole.config.reading import load_spec
+from anole.config.yaml_file import MAX_BYTES, MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, read_yaml
 from anole.errors import AnoleError, SpecError
 from anole.search.presets import read_tuner
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.declared.entries import ModelSpec
-from anole.declared.ranges import SizeRange, checked_sizes
-from anole.declared.reading import parse_spec
+from anole.config.entries import ModelSpec
+from anole.config.ranges import SizeRange, checked_sizes
+from anole.config.reading import parse_spec
 from anole.errors import SpecError
 
 RANGES = st.tuples(st.integers(1, 5000), st.integers(1, 5000)).map(lambda ends: SizeRange(ends[0], sum(ends)))

@@ -14,7 +14,7 @@ import tvm.ir._ffi_api
 from tvm import ir, relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import bound, extents, operator_of, rewritten
+from anole.ir.mutators import bound, extents, operator_of, rewritten
 
 TRANSPOSED_BYTES = "anole.transposed_bytes"
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from anole.declared.entries import ModelSpec
-from anole.declared.reading import OWN_RESOURCES, load_spec, parse_spec
+from anole.config.entries import ModelSpec
+from anole.config.reading import OWN_RESOURCES, load_spec, parse_spec
 from anole.errors import SpecError
 from anole.project.hardware import describe_target
 from anole.targets.rpc.address import Remote

@@ -11,7 +11,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
-from anole.targets.shared.symbols import usual_shape
+from anole.ir.symbols import usual_shape
 
 _BINARY = "add subtract multiply divide maximum minimum power equal not_equal greater greater_equal less less_equal"
 _UNARY = "abs astype ceil clip erf exp floor log negative round rsqrt sigmoid sqrt square tanh"
