@@ -129,18 +129,18 @@ def _tensors(message: Any) -> Iterator[TensorProto]:
 
 def _external(tensor: TensorProto) -> Iterator[_External]:
     if tensor.data_location == tensor.EXTERNAL or tensor.external_data:
-        entries = {entry.key: entry.value for entry in tensor.external_data}
+        entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
         location, offset, length = (entries.get(key, "") for key in ("location", "offset", "length"))
-        yield _External(tensor.name, location, offset, length)
+        yield _External(_text(tensor.name), location, offset, length)
 
 
 def _names(graph: GraphProto) -> OnnxNames:
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]
     return OnnxNames(
-        tuple(dict.fromkeys(value.name for value in inputs)),
+        tuple(dict.fromkeys(_text(value.name) for value in inputs)),
         tuple(dict.fromkeys(symbol for value in inputs for symbol in _symbols(value))),
-        tuple(dict.fromkeys(name for node in graph.node for name in node.output if name)),
+        tuple(dict.fromkeys(_text(name) for node in graph.node for name in node.output if name)),
     )
 
 
@@ -148,4 +148,9 @@ def _symbols(value: ValueInfoProto) -> Iterator[str]:
     """Yield the name of each dynamic dimension of an input; exporters also write -1 for one."""
     for dim in value.type.tensor_type.shape.dim:
         if not (dim.HasField("dim_value") and dim.dim_value >= 0):
-            yield dim.dim_param or "?"
+            yield _text(dim.dim_param) or "?"
+
+
+def _text(value: str | bytes) -> str:
+    """Return a text of a message; one that is not UTF-8 is bytes."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
