@@ -72,11 +72,7 @@ class CudaTarget:
         )
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of the templates of a workload's operator.
-
-        Raises:
-            TargetError: there is no template for the operator.
-        """
+        """Return the version of the templates of a workload's operator; raises TargetError without one."""
         version = version_of(workload, self.template_versions, "cuda")
         return version + (algorithms.OPEN_VERSION if self.open else 0)
 
@@ -135,12 +131,7 @@ class CudaTarget:
         return {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **compiler_environment()}
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        """Builds one candidate with the canonical epilogue into a shared library; needs no GPU.
-
-        Raises:
-            ConfigError: a block of threads has not what a config of an open space takes, as AutoTVM's builder found
-                before it compiled; the message is the limit.
-        """
+        """Build a candidate without a GPU; raises ConfigError if a block exceeds a limit, as in AutoTVM's builder."""
         from anole_cuda.device.builder import build
 
         if self.open:

@@ -250,7 +250,7 @@ def compile_(
 @click.argument("receipts", nargs=-1, type=PATH)
 @click.option(
     "--order",
-    type=OrderType("anole.documents.accelerator:AcceleratorOrder"),
+    type=OrderType("anole.config.entries:AcceleratorOrder"),
     help="What to explore, instead of the accelerator's entry in models.yaml.",
 )
 @click.option("--output", type=PATH, help="Folder of the front.  [default: in accelerators]")

@@ -182,6 +182,21 @@ EVERY_PROGRAM = 1_000_000
 
 
 @dataclass(frozen=True)
+class AcceleratorOrder:
+    """What the front of an accelerator depends on, except for the trials.
+
+    Attributes:
+        models: the weight of each network's latency and energy, by its name.
+        targets: the description of each target whose hardware is searched, by its name.
+        settings: those of the kind of target.
+    """
+
+    models: Mapping[str, float] = field(hash=False)
+    targets: Mapping[str, Any] = field(hash=False)
+    settings: Mapping[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True)
 class AcceleratorSpec:
     """An accelerator to choose for several networks.
 

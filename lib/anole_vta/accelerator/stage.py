@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from anole.compile.folder import new_folder
+from anole.config.entries import AcceleratorOrder
 from anole.documents import layout
-from anole.documents.accelerator import AcceleratorOrder
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.documents.receipt import Receipts, read_receipts
 from anole.errors import BuildError, DocumentError

@@ -44,11 +44,7 @@ class FunctionalSimulator:
         self.uop = np.zeros(g.depth(Memory.UOP), np.uint32)
 
     def run(self, program: Iterable[Instruction]) -> None:
-        """Runs a program to its FINISH.
-
-        Raises:
-            StreamError: an instruction leaves a buffer or DRAM, or FINISH is missing; the message gives its number.
-        """
+        """Run a program to its FINISH; raises StreamError if one leaves a buffer or DRAM, or none ends it."""
         for number, instruction in enumerate(program):
             if isinstance(instruction, Finish):
                 return

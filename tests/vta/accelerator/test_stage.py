@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anole.config.entries import AcceleratorOrder
 from anole.documents import layout
-from anole.documents.accelerator import AcceleratorOrder
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest, write_task
 from anole.errors import BuildError, DocumentError
 from anole.search.presets import PRESETS
