@@ -135,7 +135,7 @@ def test_a_network_may_need_no_host_and_what_was_built_is_said(
     project: Path, accelerate: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     (project / "more.py").write_text(MORE)
-    with caplog.at_level(logging.INFO, "anole"):
+    with caplog.at_level(logging.INFO, "anole_vta"):
         said = accelerate("torch:more:plain", (2, 6))
     assert not (project / "net/host.so").exists()
     network = BuiltNetwork.load(project / "net")
