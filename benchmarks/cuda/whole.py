@@ -124,6 +124,7 @@ def main() -> None:
     if (absence := _absence(target)) is not None:
         raise SystemExit(f"cannot measure on this machine: {absence}")
     plan = SELF_TEST if given.self_test else FULL
+    (folder / "work").mkdir(parents=True, exist_ok=True)
     describe_machine(folder, plan)
     check_launches(folder, target, plan)
     compare_networks(folder, target, plan, plan.levels[:1], ends_s=float("inf"))
