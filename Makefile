@@ -63,14 +63,14 @@ lint: env  ## check style, types, imports, the workflow, and that the project st
 	ruff format --check .
 	mypy
 	lint-imports
-	snakefmt --check Snakefile rules
+	snakefmt --check Snakefile rules lib
 	snakemake --lint
 	.ci/size
 
 format: env  ## rewrite the code in the house style
 	ruff check --fix .
 	ruff format .
-	snakefmt Snakefile rules
+	snakefmt Snakefile rules lib
 
 lock: env  ## write requirements.lock from pyproject.toml
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --output-file requirements.lock
@@ -92,20 +92,20 @@ bench-search: env  ## settle the papers' claims, and time tuners from nothing to
 		< docs/results/data/search/tables.csv
 
 bench-vta: env  ## simulate whole design spaces of the accelerator that have no table yet, and time the simulator
-	python -m benchmarks.accelerator.tables
-	python -m benchmarks.accelerator.tables --models
-	python -m benchmarks.accelerator.rate > docs/results/data/vta_rate.csv
+	python -m benchmarks.vta.tables
+	python -m benchmarks.vta.tables --models
+	python -m benchmarks.vta.rate > docs/results/data/vta_rate.csv
 
 bench-accelerator: env  ## find the exact front of an accelerator for seven networks, and compare searches for it; resumes where it stopped
 	uv pip install --quiet --group bench --constraint requirements.lock
-	mkdir -p db/seven && cp benchmarks/accelerator/seven.yaml db/seven/models.yaml
+	mkdir -p db/seven && cp benchmarks/vta/seven.yaml db/seven/models.yaml
 	snakemake --cores all --directory db/seven accelerators/seven
 	cp db/seven/accelerators/seven/front.csv docs/results/data/accelerator_front.csv
-	PYTHONPATH=lib:. python -m benchmarks.accelerator.joint db/seven seven resnet18 > docs/results/data/accelerator_search.csv
+	PYTHONPATH=lib:. python -m benchmarks.vta.joint db/seven seven resnet18 > docs/results/data/accelerator_search.csv
 
 # This does not need `env`, which needs a network: any Python with the packages of requirements.lock will do.
 bench-gpu:  ## run all GPU benchmarks on this machine, for MINUTES (9); resumes where it stopped
-	PYTHONPATH=lib python -m benchmarks.gpu.whole --target cuda --folder $(or $(FOLDER),docs/results/data/gpu) --minutes $(or $(MINUTES),9)
+	PYTHONPATH=lib python -m benchmarks.cuda.whole --target cuda --folder $(or $(FOLDER),docs/results/data/gpu) --minutes $(or $(MINUTES),9)
 
 papers: env  ## tune, compile and time every network of the papers (models.papers.yaml), for hours
 	PYTHONPATH=lib python -m benchmarks.networks.papers

@@ -42,7 +42,14 @@ include: "rules/tune.smk"
 include: "rules/refine.smk"
 include: "rules/compile.smk"
 include: "rules/evaluate.smk"
-include: "rules/accelerator.smk"
 include: "rules/merge.smk"
 include: "rules/report.smk"
+
+
+# Those that kinds of targets add, wherever their packages lie.
+for file in RULES_OF_KINDS:
+
+    include: file
+
+
 include: "rules/left_out.smk"

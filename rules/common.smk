@@ -16,6 +16,7 @@ from anole.errors import AnoleError
 from anole.host import launcher as host
 from anole.project.answers import Answers, give_up
 from anole.project.pipeline import Pipeline
+from anole.targets import usable_kinds
 
 if (
     workflow.modifier.path_modifier.prefix
@@ -102,6 +103,8 @@ onstart:
     answers.pipeline.keep_targets()
 
 
+RULES_OF_KINDS = [str(kind.rules) for kind in usable_kinds() if kind.rules]
+ENVIRONMENT = str(_HOME / "environment.yml")
 LAUNCHER = host.launcher()
 
 

@@ -197,12 +197,12 @@ def accelerate() -> Callable[..., Build]:
     extracted is where a project has it.
     """
     from anole.compile.build import BuildSettings, compile_build
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
     from anole.documents import layout
     from anole.documents.manifest import write_manifest, write_task
     from anole.extract.tasks import extract_tasks
-    from anole.targets.vta.settings import describe_vta
-    from anole.targets.vta.target import VtaTarget
+    from anole_vta.settings import describe_vta
+    from anole_vta.target import VtaTarget
 
     def make(
         source: str,

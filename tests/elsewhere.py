@@ -36,7 +36,7 @@ NATIVE = tuple(
 
 SPOKEN = tuple(
     f"tests/{part}"
-    for part in "commands compile declared documents export merge project report store workflow test_cli.py".split()
+    for part in "commands compile config documents export merge project report store workflow test_cli.py".split()
 )
 """The tests that can depend on the language, because they read or write text or start other programs."""
 

@@ -287,7 +287,7 @@ _HEAVY = ["numpy", "onnx", "pandas", "rich", "sqlite_utils", "torch", "torchvisi
     ("code", "needed"),
     [
         ("from anole.__main__ import main; main(['--help'])", []),
-        ("import anole.declared.entries, anole.declared.onnx_files", []),
+        ("import anole.config.entries, anole.config.onnx_files", []),
         ("import anole.merge.stage", ["sqlite_utils"]),
     ],
     ids=["help", "entries", "merge"],

@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from anole.__main__ import main
-from anole.declared.reading import parse_spec
+from anole.config.reading import parse_spec
 from anole.search.presets import read_tuner
 from anole.search.state import Subject
 from anole.store.shard import Shard
@@ -37,7 +37,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in BLOCKS.items():
         (tmp_path / name).write_text(text)
     project = tomllib.loads(BLOCKS["pyproject.toml"])["project"]
-    info = tmp_path / f"{project['name']}-{project['version']}.dist-info"
+    info = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     groups = (

@@ -12,7 +12,7 @@ import yaml
 from click import Context
 
 from anole.__main__ import main
-from anole.declared.reading import parse_spec
+from anole.config.reading import parse_spec
 from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
 from anole.project.needs import node_resources
@@ -86,7 +86,7 @@ def test_the_page_on_clusters_is_right(tmp_path: Path) -> None:
 
 
 def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta.md").read_text(), re.DOTALL)
+    (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta/README.md").read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
     assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-found-dcoc"]

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anole.targets.vta.accelerator.energy import sram
-from anole.targets.vta.accelerator.pareto import on_front
-from anole.targets.vta.area import area_gates
-from anole.targets.vta.geometry import DEFAULT, Geometry, Memory
+from anole_vta.accelerator.energy import sram
+from anole_vta.accelerator.pareto import on_front
+from anole_vta.area import area_gates
+from anole_vta.geometry import DEFAULT, Geometry, Memory
 
 HOME = Path(__file__).parents[1]
 RESULTS = HOME / "docs/results"
@@ -742,7 +742,7 @@ def test_cactis_memories_make_accelerators_larger_and_leave_most_on_the_front() 
     ]
     n_left = on_front(np.array(points)).sum()
     said = f"{min(ratios):.2f} to {max(ratios):.2f} times as large, and {n_left} of its {len(own)} points"
-    assert said in " ".join((HOME / "docs/accelerators.md").read_text().split())
+    assert said in " ".join((HOME / "docs/vta/accelerators.md").read_text().split())
 
 
 def test_the_table_of_searches_for_a_front_is_that_of_its_file() -> None:

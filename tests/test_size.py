@@ -1,7 +1,8 @@
-"""`.ci/size` counts what git tracks, and fails beyond the budget."""
+"""`.ci/size` counts what git tracks by rooms, and fails beyond the budget or where its sum rises without a reason."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,22 +11,71 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-
-def checked(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([folder / ".ci/size"], capture_output=True, text=True, check=False)
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
-def test_what_git_tracks_must_stay_within_the_budget(tmp_path: Path) -> None:
+def checked(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([folder / ".ci/size", *arguments], capture_output=True, text=True, check=False)
+
+
+def budget(folder: Path, lines: int) -> None:
+    budget = {"lines": lines, "files of lib": 9, "words of docs": 9, "rooms": {}}
+    (folder / ".ci/budget.json").write_text(json.dumps(budget))
+
+
+def commit(folder: Path, message: str) -> None:
+    name = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *name, "-C", folder, "add", "."], check=True)
+    subprocess.run(["git", *name, "-C", folder, "commit", "--quiet", "-m", message], check=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of three lines in two rooms, and two words."""
+    for folder, n in (("lib/anole/targets/cpu", 2), ("tests", 1)):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "file.py").write_text("pass\n" * n)
     (tmp_path / ".ci").mkdir()
-    (tmp_path / "lib").mkdir()
     shutil.copy(ROOT / ".ci/size", tmp_path / ".ci")
-    (tmp_path / "lib/large.py").write_text("pass\n" * 1_000_000)
     (tmp_path / "page.md").write_text("two words")
-    assert "is not checked" in checked(tmp_path).stdout
-    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    assert checked(tmp_path).returncode == 0
-    subprocess.run(["git", "-C", tmp_path, "add", "lib", "page.md"], check=True)
-    found = checked(tmp_path)
-    assert found.returncode == 1 and "words of docs              2 of" in found.stdout
-    assert found.stdout.splitlines()[-1].startswith("more lines of lib than the budget")
+    (tmp_path / "pyproject.toml").write_text('version = "1"\n')
+    budget(tmp_path, lines=4)
+    return tmp_path
+
+
+def test_rooms_must_stay_within_their_budgets_and_lines_may_move(project: Path) -> None:
+    assert "is not checked" in checked(project).stdout
+    subprocess.run(["git", "init", "--quiet", project], check=True)
+    commit(project, "Begin")
+    found = checked(project)
+    assert found.returncode == 1 and "tests exceeds its budget" in found.stdout
+    found = checked(project, "--assign")
+    assert found.returncode == 0
+    assert [line.split()[:4] for line in found.stdout.splitlines()] == [
+        ["lib/anole/targets/cpu", "2", "of", "2"],
+        ["tests", "1", "of", "1"],
+        ["lines", "3", "of", "4"],
+        ["files", "of", "lib", "1"],
+        ["words", "of", "docs", "2"],
+    ]
+    (project / "tests/file.py").write_text("pass\n" * 2)
+    assert checked(project).returncode == 1
+    assert checked(project, "--assign").returncode == 0
+    (project / "tests/file.py").write_text("pass\n" * 3)
+    assert "lines exceeds its budget" in checked(project, "--assign").stdout
+
+
+def test_a_commit_that_raises_the_sum_says_why(project: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", project], check=True)
+    checked(project, "--assign")
+    commit(project, "Begin")
+    (project / "tests/file.py").write_text("pass\n" * 3)
+    budget(project, lines=6)
+    checked(project, "--assign")
+    commit(project, "Add lines")
+    found = checked(project)
+    assert found.returncode == 1 and "needs `Budget: +2 lines, because ...`" in found.stdout
+    assert "tests" in found.stdout and "+2 since the release" in found.stdout
+    subprocess.run(["git", "-C", project, "reset", "--quiet", "--soft", "HEAD^"], check=True)
+    commit(project, "Add lines\n\nBudget: +2 lines, because issue 7 allows them")
+    assert checked(project).returncode == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import copy
 from typing import Any
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 
 HOME = Path(__file__).parents[1]
 
@@ -35,7 +35,7 @@ RANGED = {
 BUILD = """
 import sys
 from pathlib import Path
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from tests.tiny_builds import compile_untuned
 
 compile_untuned(ModelSpec("net", "torch:tiny:residual", {"x": tuple(map(int, sys.argv[1:]))}), Path("net"))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.narrow import narrow_engine
 from anole.extract.tasks import extract_tasks

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import (

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from anole.declared.entries import ModelSpec
-from anole.declared.yaml_file import read_yaml
+from anole.config.entries import ModelSpec
+from anole.config.yaml_file import read_yaml
 from anole.evaluate.engines import export_onnx
 from anole.extract.torch import example_inputs, make_network
 from anole.node import Node

@@ -18,7 +18,7 @@ from typing import Any
 
 import onnx
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.evaluate.timing.turns import Pace
 from anole.extract.tasks import extract_tasks
 from anole.quantise.float_file import read_file

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.evaluate.comparison import draw_inputs, relative_error
 from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from benchmarks.networks import inputs
 
 Arrays = Sequence[NDArray[Any]]

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accelerator.networks import network_rows
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import Row, line, read_rows
 from benchmarks.search.evidence import ALPHA, Effect, Figure, Logs, Rows, effect, holm, log_ratios
 from benchmarks.search.report import Data, cost_at, sections
 from benchmarks.search.run import FOLDER
+from benchmarks.vta.networks import network_rows
 
 
 class Kind(Enum):

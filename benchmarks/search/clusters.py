@@ -19,9 +19,9 @@ from anole.search.roles import Candidates, History, Sampler
 from anole.search.sample.adaptive_sampler import k_means
 from anole.search.settings import Part
 from anole.space.space import Space, Vectors
-from benchmarks.accelerator.tables import buffer_table, buffer_tables, costs_of
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import tuner_of
+from benchmarks.vta.tables import buffer_table, buffer_tables, costs_of
 from tests.kit.tables import Table, replay
 
 EXPLORERS = ("SA+AS", "PPO+AS")

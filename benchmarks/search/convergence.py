@@ -19,9 +19,9 @@ from anole.search.explore.frontier import converged_at
 from anole.search.explore.ppo import explorer as ppo
 from anole.search.loop import TUNER_VERSION
 from anole.search.roles import History
-from benchmarks.accelerator.tables import buffer_table, buffer_tables
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import tuner_of
+from benchmarks.vta.tables import buffer_table, buffer_tables
 
 EXPLORERS = ("SA+greedy", "PPO+greedy")
 """The variants whose explorers are compared; both learn from the first one's surrogate."""

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
-from anole.targets.vta.settings import describe_vta
-from anole.targets.vta.target import VtaTarget
-from benchmarks.accelerator.tables import buffer_table, buffer_tables, gaps_of
+from anole_vta.settings import describe_vta
+from anole_vta.target import VtaTarget
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.measured import measured_table, measured_tables
 from benchmarks.search.variants import MEASURED_VARIANTS, TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
+from benchmarks.vta.tables import buffer_table, buffer_tables, gaps_of
 from tests.kit.quality import batch_sizes
 from tests.kit.tables import Replay, Table, opened, replay
 

@@ -41,7 +41,7 @@ def tune_network(network: str, folder: Path, trials: int) -> None:
     import tvm
     from tvm import relax
 
-    from anole.declared.entries import TargetSpec
+    from anole.config.entries import TargetSpec
     from anole.project.hardware import describe_target
     from anole.targets import get_target
 

@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 from anole.host.machine import available_cores
-from benchmarks.accelerator.networks import ACCELERATOR
 from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.search.clusters import CLUSTERED
 from benchmarks.search.convergence import CONVERGED
@@ -23,6 +22,7 @@ from benchmarks.search.exact import TABLES
 from benchmarks.search.experiment import Experiment, carry_out
 from benchmarks.search.layers import LIVE
 from benchmarks.search.networks import TIMING, TUNING
+from benchmarks.vta.networks import ACCELERATOR
 
 FOLDER = Path("docs/results/data/search")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
-from anole.declared.entries import TargetSpec
+from anole.config.entries import TargetSpec
 from anole.project.hardware import describe_target
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.settings import TunerSettings

@@ -31,7 +31,7 @@ from anole.evaluate.timing.turns import Pace, Times, time_interleaved
 from anole.export.stage import export_build
 from anole.measure.site import site_of
 from anole.targets import get_target
-from anole.targets.cpu.runtime import find_compiler
+from anole.targets.shared.kernel import find_compiler
 from benchmarks.common.arguments import of_builds
 from benchmarks.common.builds import rows_of_builds
 from benchmarks.common.rows import print_rows

@@ -193,7 +193,7 @@ def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> 
     Raises:
         AnoleError: it cannot be imported or compiled.
     """
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
     from anole.extract.load import load_model
 
     onnx.save(proto, path)

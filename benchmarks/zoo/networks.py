@@ -16,8 +16,8 @@ import torch
 import yaml
 from torch import nn
 
-from anole.declared.entries import ModelSpec
-from anole.declared.source import torchvision_models
+from anole.config.entries import ModelSpec
+from anole.config.source import torchvision_models
 from benchmarks.common.rows import read_rows
 
 Make = Callable[[], nn.Module]

@@ -122,7 +122,7 @@ def run_all(names: Iterable[str]) -> Iterator[Result]:
 
 def run_case(name: str, folder: Path) -> Outcome:
     """Runs a case in this process; the folder is not needed."""
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
     from anole.extract.decompose import decompose
     from anole.extract.graph import normalize
     from anole.extract.torch import import_program

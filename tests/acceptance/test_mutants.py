@@ -60,7 +60,7 @@ MUTANTS = {
     "extract turns outputs round": Mutant(FILE, READ, READ + "    proto.graph.output.reverse()\n", "file", FILE_NAMES),
     "extract swaps a file's inputs": Mutant(FILE, IMPORTED, IMPORTED.replace("puts", "puts[::-1]"), "file", FILE_NAMES),
     "an entry is sorted": Mutant(
-        "declared/entries.py",
+        "config/entries.py",
         "in inputs.items()]\n",
         "in sorted(inputs.items())]\n",
         "positions",

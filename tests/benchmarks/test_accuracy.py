@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, onnxruntime_engine
 from benchmarks.networks import inputs
 from benchmarks.networks.accuracy import loss, outputs_of

@@ -18,8 +18,8 @@ import pytest
 from anole.space import ALGORITHM
 from anole.task import Conv2d
 from benchmarks.common.rows import read_rows
-from benchmarks.gpu import configs, model, resources
-from benchmarks.gpu.configs import FIXED, LARGE, TARGET, draw, judge
+from benchmarks.cuda import configs, model, resources
+from benchmarks.cuda.configs import FIXED, LARGE, TARGET, draw, judge
 from tests.kit.emulated_gpu.machine import absence, environment
 from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
@@ -37,7 +37,7 @@ ENTITY = [
     ["unroll_explicit", "ot", 1],
 ]
 
-WHOLE = "benchmarks.gpu.whole"
+WHOLE = "benchmarks.cuda.whole"
 
 
 def test_every_template_takes_turns_with_valid_configs_of_fixed_and_random_layers() -> None:

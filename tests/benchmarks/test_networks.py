@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anole.declared.reading import load_spec
+from anole.config.reading import load_spec
 from anole.evaluate.correctness import MAX_RELATIVE_ERROR
 from anole.merge.database import merge_files
 from anole.record import Measurement, Run, Status, Trial

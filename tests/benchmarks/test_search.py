@@ -11,7 +11,7 @@ from anole.store.shard import Shard, read_shard, shard_paths
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Dense, Task
-from benchmarks.search import calibration, convergence, exact, layers, learned, networks
+from benchmarks.search import calibration, convergence, exact, layers, networks
 from benchmarks.search.claims import CLAIMS, page, read_data
 from benchmarks.search.exact import CHECKPOINTS
 from benchmarks.search.measured import measured_table
@@ -277,25 +277,6 @@ def test_live_layers_are_told_by_space_with_their_failures():
     (section,) = sections({"layers": [*lines, lines[0] | {"space": "constrained", "ratio_at_end": ""}]})
     assert "| open | adatune | L8 | 3 | 256 | 1.500 (1.500-1.500) | 60 | 25% |" in section
     assert "| constrained | adatune | L8 | 1 | 256 |  | 60 | 0% |" in section
-
-
-def test_the_page_quotes_the_figures_of_what_was_learned_across_tasks(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["", str(HOME / "docs/results/data/search/pretrained.csv")])
-    learned.main()
-    constrained, opened = capsys.readouterr().out.split("\nopen\n")
-
-    def quoted(table, *names):
-        lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-        length = len(names) + (6 if len(names) == 1 else 4)
-        (figures,) = [line[len(names) :] for line in lines if len(line) == length and line[: len(names)] == [*names]]
-        return f"| {figures[0]} | {figures[3]} |"
-
-    page = " ".join((HOME / "docs/results/search.md").read_text(encoding="utf-8").split())
-    shown = [quoted(constrained, name) for name in ("warm start", "pretrained", "merit as margin")]
-    shown += [quoted(constrained, "pretrained on merit"), quoted(constrained, "pretrained on merit", "merit as margin")]
-    shown += [quoted(constrained, "wrong merit as margin"), quoted(opened, "pretrained"), quoted(opened, "warm start")]
-    shown += [quoted(constrained, "policy", "PPO").split("| ")[2].rstrip(") |").replace(" (", ", ")]
-    assert [figure for figure in shown if figure not in page] == []
 
 
 def test_a_curve_is_a_mean_over_the_same_runs_everywhere(tmp_path):

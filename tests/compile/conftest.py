@@ -16,7 +16,7 @@ import tvm
 from tvm import ir, tirx
 
 from anole.compile.lower import Choice, lower
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network

@@ -15,8 +15,8 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from anole.compile.lower import Choice, PackedWeights, lower
-from anole.compile.passes.kernel_calls import anchored
 from anole.extract.graph import find_layers, narrowed_for
+from anole.ir.kernel_calls import anchored
 from anole.space import ALGORITHM
 from anole.targets import get_target
 from anole.targets.base import ANCHOR

@@ -11,11 +11,11 @@ import pytest
 import tvm
 
 from anole.compile.lower import Choice
-from anole.targets.cuda.settings import describe_cuda
-from anole.targets.cuda.target import CudaTarget
-from anole.targets.cuda.templates.winograd import WinogradTemplate
-from anole.targets.cuda.templates.winograd_space import can_winograd, winograd_space
 from anole.task import Conv2d, Workload
+from anole_cuda.settings import describe_cuda
+from anole_cuda.target import CudaTarget
+from anole_cuda.templates.winograd import WinogradTemplate
+from anole_cuda.templates.winograd_space import can_winograd, winograd_space
 from tests.kit.emulated_gpu.programs import network_results
 from tests.kit.emulated_gpu.worker import EmulatedGpu
 

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.guard
 SCRIPT = """
 import sys
 from pathlib import Path
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.vta.settings import describe_vta
+from anole_vta.settings import describe_vta
 from tests.tiny_builds import compile_untuned
 
 targets = {"cpu": {**describe_cpu(), "threads": 2}, "vta": describe_vta()}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anole.compile.build import BuildSettings, compile_build
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import Build, BuiltTask, read_build
 from anole.documents.lockfile import LockedReceipt
 from anole.documents.manifest import Manifest

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import tirx
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.load import load_model
 from anole.targets import get_device
 from anole.targets.cpu.default.loop_nests import SERIAL_WORK

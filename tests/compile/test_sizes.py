@@ -18,7 +18,7 @@ from tvm.runtime.vm import VirtualMachine
 from anole.compile import device
 from anole.compile.build import BuildSettings, compile_build
 from anole.compile.passes.small_sizes import SMALL_WEIGHTS, with_small_sizes
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import BuildError, ExtractError

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.decompose import decompose
 from anole.extract.graph import normalize
 from anole.extract.torch import import_program

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from anole.compile.stage import compile_network
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents import layout
 from anole.documents.build import read_build
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile

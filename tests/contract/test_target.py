@@ -3,18 +3,18 @@ from __future__ import annotations
 import pytest
 
 from anole.errors import TargetError
-from anole.targets import BUILT_IN, get_observable, get_target
+from anole.targets import get_observable, get_target
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cuda.settings import describe_cuda
-from anole.targets.vta.settings import describe_vta
 from anole.testing.target_contract import TargetContract
+from anole_cuda.settings import describe_cuda
+from anole_vta.settings import describe_vta
 
 DESCRIPTIONS = {"cpu": describe_cpu(threads=1), "cuda": describe_cuda("sm_90"), "vta": describe_vta()}
 OPEN = {"cpu": describe_cpu(threads=1, space="open"), "cuda": describe_cuda("sm_90", space="open")}
 
 
 class TestTargets(TargetContract):
-    @pytest.fixture(params=list(BUILT_IN))
+    @pytest.fixture(params=list(DESCRIPTIONS))
     def description(self, request):
         return DESCRIPTIONS[request.param]
 
@@ -27,7 +27,7 @@ class TestOpenTargets(TargetContract):
 
 
 def test_only_a_processor_is_observable():
-    assert [kind for kind in BUILT_IN if get_observable(DESCRIPTIONS[kind])] == ["cpu"]
+    assert [kind for kind in DESCRIPTIONS if get_observable(DESCRIPTIONS[kind])] == ["cpu"]
 
 
 def test_an_unknown_kind_is_said():

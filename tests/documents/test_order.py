@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.commands.shared import Json
-from anole.declared.entries import ModelSpec
-from anole.declared.reading import parse_spec
-from anole.documents.accelerator import AcceleratorOrder
+from anole.config.entries import AcceleratorOrder, ModelSpec
+from anole.config.reading import parse_spec
 from anole.documents.build import Build
 from anole.documents.described import DescribedTarget
 from anole.documents.document import argument_of, read_document, write_document

@@ -98,7 +98,7 @@ def test_a_build_that_agrees_with_one_of_two_references_is_right(caplog: pytest.
 @pytest.mark.parametrize(("algorithm", "is_told"), [("winograd", True), ("direct", False)])
 def test_a_refusal_tells_of_the_method_that_rounds_more(algorithm: str, is_told: bool) -> None:
     tasks = tuple(replace(task, config={"algorithm": algorithm}) for task in BUILD.tasks)
-    build = replace(BUILD, runs_on="cpu", tasks=tasks)
+    build = replace(BUILD, target_description={"kind": "cpu"}, tasks=tasks)
     assert ("with `exact: true`" in remedy(build)) is is_told
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.double_precision import compute_in_double

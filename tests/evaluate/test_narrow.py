@@ -11,7 +11,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import export_onnx, reference_engines
 from anole.evaluate.narrow import narrow_engine

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.evaluate.quantised import _apart, defined_engine
 
 RNG = np.random.default_rng(0)

@@ -33,7 +33,7 @@ from anole.errors import AnoleError
 from anole.evaluate.rounding import rounds_too_much
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.timing.turns import Pace
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.targets.cpu.settings import describe_cpu
 from tests.tiny_builds import compile_untuned
 

@@ -16,12 +16,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.export.source import Network
 from anole.export.stage import export_build
-from anole.targets.cpu.runtime import find_compiler
 from anole.targets.cpu.settings import describe_cpu
+from anole.targets.shared.kernel import find_compiler
 
 from ..targets.cpu.templates.cases import AMX_FEATURES
 from ..tiny_builds import RANGED, compile_untuned

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.declared.ranges import checked_sizes
+from anole.config.ranges import checked_sizes
 from anole.export.levels import Level
 from anole.host.processor import processor
 from anole.targets.cpu.runtime import TILES_FUNCTION

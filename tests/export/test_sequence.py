@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from anole.declared.ranges import SizeRange
+from anole.config.ranges import SizeRange
 from anole.errors import ExportError
 from anole.export.sequence import KernelSequence, TensorPlace, lower_calls, read_sequence
+from anole.ir.symbols import standing_for
 from anole.targets.cpu.device.builder import llvm_target
-from anole.targets.shared.symbols import standing_for
 
 Body = Callable[[relax.BlockBuilder, Any], Any]
 

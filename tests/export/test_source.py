@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import tirx
 
-from anole.declared.ranges import SizeRange
+from anole.config.ranges import SizeRange
 from anole.errors import ExportError
 from anole.export.sequence import Operand, TensorPlace
 from anole.export.source import extent_lines
-from anole.targets.cpu.runtime import find_compiler
-from anole.targets.shared.symbols import text_of
+from anole.ir.symbols import text_of
+from anole.targets.shared.kernel import find_compiler
 
 NETWORK_C = Path(__file__).parents[2] / "lib/anole/export/c/network.c"
 N, MIN = tirx.Var("n", "int64"), tirx.Var("min", "int64")

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from anole.__main__ import main
 from anole.documents.build import read_build, write_build
-from anole.targets.cpu.runtime import find_compiler
-from anole.targets.cuda.settings import describe_cuda
+from anole.targets.shared.kernel import find_compiler
+from anole_cuda.settings import describe_cuda
 from tests.export.conftest import imported, needs, write_onnx
 
 

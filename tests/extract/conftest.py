@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 
 Write = Callable[..., ModelSpec]
 """From the source of a torch network, named ``Net``, and the shape of its input x to the model's entry."""

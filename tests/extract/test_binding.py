@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.evaluate.by_name import ByName
 from anole.extract.binding import bind

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tvm import ir
 
-from anole.declared.entries import ModelSpec
-from anole.documents.build import TensorInfo
+from anole.config.entries import ModelSpec
+from anole.documents.tensor_info import TensorInfo
 from anole.extract.load import load_model
-from anole.extract.passes.convolutions import is_channels_last
 from anole.extract.torch import example_inputs, make_network, run_network
+from anole.ir.convolutions import is_channels_last
 
 from .conftest import Write
 from .passes.building import calls, operators, outputs

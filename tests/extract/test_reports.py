@@ -17,7 +17,7 @@ import onnx
 import pytest
 import torch
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import AnoleError, ExtractError
 from anole.extract.load import load_model
 from anole.extract.torch import make_network

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.declared.entries import ModelSpec
-from anole.documents.build import TensorInfo
+from anole.config.entries import ModelSpec
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.extract.samples import read_samples
 

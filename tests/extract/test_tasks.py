@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.manifest import Manifest
 from anole.extract.tasks import extract_tasks
 from anole.targets.cpu.target import CpuTarget

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network

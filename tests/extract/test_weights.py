@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract import weights
 from anole.extract.torch import make_network
 from anole.extract.weights import draw_weights

@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from anole.__main__ import main
-from anole.declared import reading  # noqa: F401
+from anole.config import reading  # noqa: F401
 from anole.merge import exchange, stage  # noqa: F401  (once here, and not in every fork)
 from anole.store.shard import Shard
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from anole.declared.reading import load_spec
+from anole.config.reading import load_spec
 from anole.documents.receipt import write_receipt
 from anole.errors import AnoleError
 from anole.store.content import parse_shard

@@ -19,8 +19,8 @@ from typing import Any
 import onnx
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-from anole.declared.entries import ModelSpec
-from anole.declared.reading import load_spec
+from anole.config.entries import ModelSpec
+from anole.config.reading import load_spec
 from anole.documents.document import text_of
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
 from anole.documents.lockfile import text_of as text_of_lockfile

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anole.errors import TargetError
-from anole.targets.cuda.device.builder import prepare_to_compile
-from anole.targets.cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.builder import prepare_to_compile
+from anole_cuda.device.multiprocessor import Multiprocessor
 
 _REGISTERS, _FRAME = 0x2F, 0x11
 """Attributes in an ELF file's ``.nv.info``; their value is a kernel's symbol, and its registers or stack bytes."""

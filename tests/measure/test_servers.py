@@ -29,11 +29,11 @@ from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
 from anole.targets.cpu.device.remote_runner import remote_runner
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cuda.device.runner import find_gpu
 from anole.targets.rpc.address import Remote, Server
 from anole.targets.rpc.runner import open_session
 from anole.targets.rpc.tracker import Tracker, count_servers
 from anole.task import Dense, Task
+from anole_cuda.device.runner import find_gpu
 
 from ..host.holding import start_holding
 from .faulty import CallingCpu, KeepingCpu

@@ -14,9 +14,9 @@ from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.vta.settings import describe_vta
-from anole.targets.vta.target import VtaTarget
 from anole.task import Conv2d, Task
+from anole_vta.settings import describe_vta
+from anole_vta.target import VtaTarget
 
 WORKLOAD = Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1))
 TARGET = VtaTarget(describe_vta())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anole.declared.entries import TargetSpec
+from anole.config.entries import TargetSpec
 from anole.documents.described import read_described, write_described
 from anole.errors import SpecError, TargetError
 from anole.host.processor import processor

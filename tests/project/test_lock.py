@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from anole.__main__ import main
-from anole.declared.reading import load_spec
+from anole.config.reading import load_spec
 from anole.documents.build import digests, read_build, write_build
 from anole.documents.lockfile import read_lockfile
 from anole.plain import to_plain

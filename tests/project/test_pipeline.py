@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anole.declared.entries import BuildSpec
+from anole.config.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.document import argument_of
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
@@ -19,7 +19,7 @@ from anole.project.hardware import describe_target
 from anole.project.pipeline import Pipeline, find_model
 from anole.store.shard import shard_path
 from anole.targets import get_target
-from anole.targets.vta.settings import describe_vta
+from anole_vta.settings import describe_vta
 
 from .manifests import leave_manifest, load
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from anole.declared.reading import parse_spec
+from anole.config.reading import parse_spec
 from anole.errors import ProjectError
 from anole.project.pipeline import Pipeline
 from anole.project.scaffold import make_project

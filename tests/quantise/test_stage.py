@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import AnoleError
 from anole.evaluate.engines import precision_of
 from anole.extract.tasks import extract_tasks

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from anole.compile.stage import compile_network
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.documents.manifest import Manifest, Order, write_manifest
 from anole.documents.receipt import (
@@ -163,7 +163,7 @@ def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(proje
 
 
 def test_an_accelerator_is_not_refined(project: Project, tmp_path: Path) -> None:
-    from anole.targets.vta.settings import describe_vta
+    from anole_vta.settings import describe_vta
 
     order = project.of_another_target(describe_vta(), tmp_path / "manifest.json")
     with pytest.raises(BuildError, match="net: is for vta; only builds for the CPU can be refined"):

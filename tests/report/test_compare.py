@@ -91,7 +91,7 @@ def test_simulated_builds_are_compared_exactly(accelerated: Path, tmp_path: Path
     shutil.copytree(net, slower)
     build = read_build(net)
     assert build.accelerator is not None
-    accelerator = replace(build.accelerator, latency_s=build.accelerator.latency_s * 1.1)
+    accelerator = {**build.accelerator, "latency_s": build.accelerator["latency_s"] * 1.1}
     write_build(slower, replace(build, accelerator=accelerator))
     outcome = CliRunner().invoke(main, ["compare", str(net), str(slower)])
     assert outcome.exit_code == 1 and outcome.output.startswith("B is 10.0 % slower\n")

@@ -16,9 +16,9 @@ from anole.documents.build import Build, Coverage, read_build, write_build
 from anole.errors import BuildError
 from anole.report.profile import Profile, Roofline, Row, profile_build, render_profile
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cuda.settings import describe_cuda
-from anole.targets.cuda.target import CudaTarget
-from anole.targets.vta.settings import describe_vta
+from anole_cuda.settings import describe_cuda
+from anole_cuda.target import CudaTarget
+from anole_vta.settings import describe_vta
 
 from ..tiny_builds import build_tiny, run_python
 

@@ -18,8 +18,8 @@ from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import draw_inputs
 from anole.files import write_atomically
 from anole.report.run import run_build
-from anole.targets.vta.network.artifact import BuiltNetwork
-from anole.targets.vta.network.network import IntegerReference
+from anole_vta.network.artifact import BuiltNetwork
+from anole_vta.network.network import IntegerReference
 
 
 @pytest.fixture

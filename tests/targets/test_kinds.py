@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anole.declared.reading import parse_spec
+from anole.config.reading import parse_spec
 from anole.errors import SpecError, TargetError
 from anole.targets import all_kinds, get_kind, get_target, usable_kinds
 from anole.task import Conv2d

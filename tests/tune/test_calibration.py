@@ -10,12 +10,12 @@ from anole.errors import TargetError
 from anole.store.shard import read_shard
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.vta.settings import describe_vta
 from anole.task import BatchMatmul, Conv2d, Dense, Task
 from anole.tune import calibration
 from anole.tune.calibration import TRIALS, calibrate
 from anole.tune.common_layers import common_layers
 from anole.tune.transfer import find_sources, read_prior
+from anole_vta.settings import describe_vta
 
 CPU = describe_cpu(threads=1)
 

@@ -16,7 +16,7 @@ from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
 from anole.store.shard import Shard
 from anole.targets import get_target
-from anole.targets.cuda.device.machine import present_gpus
+from anole_cuda.device.machine import present_gpus
 
 from .conftest import Project
 

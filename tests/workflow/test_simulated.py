@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.targets.vta.geometry import Geometry
+from anole_vta.geometry import Geometry
 
 from .conftest import write_onnx
 

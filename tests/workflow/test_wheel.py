@@ -80,7 +80,8 @@ def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
     assert {f"anole/share/{path.relative_to(ROOT)}" for path in beside} <= names
     library = {str(path.relative_to(ROOT / "lib")) for path in (ROOT / "lib").rglob("*") if path.suffix != ".pyc"}
     assert {name for name in library if (ROOT / "lib" / name).is_file()} <= names
-    assert not {name for name in names if not name.startswith(("anole/", "anole-", "snakemake_logger_plugin_anole/"))}
+    own = ("anole/", "anole-", "anole_cuda/", "anole_vta/", "snakemake_logger_plugin_anole/")
+    assert not {name for name in names if not name.startswith(own)}
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def _of(names: Callable[[click.Context], Iterable[str]]) -> Candidates:
 
 def _project(context: click.Context) -> dict[str, Any]:
     """Returns models.yaml as it is, whether it is right or not."""
-    from anole.declared.yaml_file import read_yaml
+    from anole.config.yaml_file import read_yaml
 
     plain = read_yaml(Path(context.params.get("spec") or "models.yaml"))
     return plain if isinstance(plain, dict) else {}

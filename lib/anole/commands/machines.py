@@ -29,7 +29,7 @@ def calibrate(target: str, minutes: float, spec: Path) -> None:
     TARGET is a name in models.yaml. Trials of similar layers say which configs to try first. Running it again
     continues.
     """
-    from anole.declared.reading import load_spec
+    from anole.config.reading import load_spec
     from anole.documents import layout
     from anole.node import Node
     from anole.project.hardware import describe_target

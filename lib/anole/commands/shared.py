@@ -22,7 +22,7 @@ from anole.host import guard
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
 
 _WHOLE = 10_000
 """More columns and lines than any table has."""

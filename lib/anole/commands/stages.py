@@ -44,7 +44,7 @@ def describe(target: str, asked: Any, output: Path | None, spec: Path) -> None:
     The project keeps the description, so that the target is the same for all nodes and for the machine that runs the
     workflow.
     """
-    from anole.declared.reading import load_spec
+    from anole.config.reading import load_spec
     from anole.documents.described import write_described
     from anole.node import Node
     from anole.project.hardware import asked_of, describe_here
@@ -81,7 +81,7 @@ def extract(
     MODEL is a name in models.yaml. A task is one distinct layer on one target, which `anole tune` tunes.
     """
     guard_process(f"model {model}")
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
     from anole.extract.stage import extract_model
     from anole.project.pipeline import find_model
 
@@ -118,8 +118,8 @@ def quantise(
     that the model's calibration samples show; prints what each layer loses.
     """
     guard_process(f"model {model}")
-    from anole.declared.entries import ModelSpec
-    from anole.declared.reading import load_spec
+    from anole.config.entries import ModelSpec
+    from anole.config.reading import load_spec
     from anole.node import Node
     from anole.quantise.stage import quantise_model
     from anole.report.quantised import render_quantised
@@ -250,7 +250,7 @@ def compile_(
 @click.argument("receipts", nargs=-1, type=PATH)
 @click.option(
     "--order",
-    type=OrderType("anole.documents.accelerator:AcceleratorOrder"),
+    type=OrderType("anole.config.entries:AcceleratorOrder"),
     help="What to explore, instead of the accelerator's entry in models.yaml.",
 )
 @click.option("--output", type=PATH, help="Folder of the front.  [default: in accelerators]")
@@ -340,7 +340,7 @@ def merge(
     BUILDS are names or folders of builds; the default is all builds in models.yaml. In a folder of records alone,
     without a models.yaml, it is none.
     """
-    from anole.declared.reading import load_spec
+    from anole.config.reading import load_spec
     from anole.merge.stage import merge_builds
 
     given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]

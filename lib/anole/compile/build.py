@@ -11,16 +11,16 @@ from anole.compile.folder import new_folder, write_description
 from anole.compile.matching import coverage, match_tasks, warn_of_untuned, warn_of_wide
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
 from anole.compile.rounding import RoundsTooMuch, coarse_layers, with_fine_tiles
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import Build, digests
 from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Receipts
 from anole.extract.load import load_model
 from anole.host.machine import software_versions
+from anole.ir.symbols import standing_for
 from anole.record import utc_now
 from anole.targets import get_target
 from anole.targets.base import Target, named_object
-from anole.targets.shared.symbols import standing_for
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported

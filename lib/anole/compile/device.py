@@ -18,13 +18,13 @@ from anole.compile.folder import write_library
 from anole.compile.lower import Choice, PackedWeights, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
 from anole.compile.passes.concat import WRITTEN_BYTES
-from anole.compile.passes.kernel_calls import anchored, calls_of, size_bytes
 from anole.compile.passes.small_sizes import SMALL_WEIGHTS, with_small_sizes
 from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
 from anole.extract.graph import Layer, find_layers
+from anole.ir.kernel_calls import anchored, calls_of, size_bytes
+from anole.ir.symbols import standing_for
 from anole.targets.base import AnyBatch, Device
-from anole.targets.shared.symbols import standing_for
 from anole.task import Workload, weight_scheme
 
 _FEWER_WEIGHTS = 0.75

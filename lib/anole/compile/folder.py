@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import tvm
 
-from anole.documents.build import Build, TensorInfo, write_build
+from anole.documents.build import Build, write_build
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
 from anole.host.temporaries import make_locked, sweep
 from anole.targets.base import CppRuntime
-from anole.targets.cpu.runtime import find_compiler
-from anole.targets.shared.kernel import run_tool
+from anole.targets.shared.kernel import find_compiler, run_tool
 
 _SNIPPETS = files("anole.compile").joinpath("snippets")
 _HOST = "kDLCPU"

@@ -16,20 +16,20 @@ from anole.compile.passes.elementwise import fast_math_map, legalize_add, legali
 from anole.compile.passes.extremes import extremes_map
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.group_norm import legalize_group_norm
-from anole.compile.passes.kernel_calls import WORKLOAD, Pattern
 from anole.compile.passes.reshape import legalize_reshape
 from anole.compile.passes.resize import legalize_resize
 from anole.compile.passes.views import mean_before_permuting, permute_before_enlarging, simplify_views
 from anole.compile.passes.workspace import lift_workspaces
 from anole.errors import cause
 from anole.extract.graph import workload_of
-from anole.extract.passes.normalize_products import TRANSPOSED_BYTES, operands_of
 from anole.extract.passes.weight_only import WEIGHT_ONLY
+from anole.ir.kernel_calls import WORKLOAD, Pattern
+from anole.ir.nodes import blocks_of, collect, with_values
+from anole.ir.normalize_products import TRANSPOSED_BYTES, operands_of
+from anole.ir.symbols import in_plain_extents, plain_types, symbols_of, unbound_symbols
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
-from anole.targets.shared.nodes import blocks_of, collect, with_values
-from anole.targets.shared.symbols import in_plain_extents, plain_types, symbols_of, unbound_symbols
 from anole.task import BatchMatmul, Workload, sum_dtype, workload_from_json, workload_to_json
 
 PackedWeights = dict[tuple[ir.GenericConst, Workload, str], ir.GenericConst]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anole.compile.matching import Match
-from anole.declared.entries import ModelSpec
-from anole.documents.build import Accelerator, BuiltKernel
+from anole.config.entries import ModelSpec
+from anole.documents.build import BuiltKernel
 from anole.documents.receipt import Receipts
 from anole.targets.base import CppRuntime
 
@@ -44,7 +44,7 @@ class Compiled:
     threads: int | None = None
     memory: Mapping[str, int] | None = field(default=None, hash=False)
     kernels: tuple[BuiltKernel, ...] | None = None
-    accelerator: Accelerator | None = None
+    accelerator: Mapping[str, Any] | None = None
     cpp_runtime: CppRuntime | None = None
 
 

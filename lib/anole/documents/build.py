@@ -9,36 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from anole.declared.entries import ModelSpec
-from anole.declared.ranges import SizeRange
+from anole.config.entries import ModelSpec
+from anole.config.ranges import SizeRange
 from anole.documents.document import read_document, text_of
 from anole.documents.receipt import TriedConfig
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
 from anole.keys import Key, Time
 from anole.plain import LATER
 from anole.record import Config
+from anole.targets import get_kind
 
 FILE = "build.json"
 """The description's name in the folder of a build."""
 
 _NARROW = {"uint8": "int8", "bfloat16": "bf16"}
 """What people call the precision of a kernel that multiplies a type."""
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One input or output of a model.
-
-    Attributes:
-        shape: with the usual sizes, where it varies.
-        varying: the extents that vary, by the names of their ranges, such as ``2 * batch``, and None for all others;
-            None for a fixed shape.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    varying: Annotated[tuple[str | None, ...] | None, LATER] = None
 
 
 @dataclass(frozen=True)
@@ -103,60 +89,6 @@ class BuiltKernel:
 
 
 @dataclass(frozen=True)
-class AcceleratorStep:
-    """A layer that the accelerator runs; the value is the name of its result in the network."""
-
-    name: str
-    value: str
-    instructions: int
-    cycles: int
-
-
-@dataclass(frozen=True)
-class AcceleratorCandidate:
-    """A geometry that was considered for the network.
-
-    Attributes:
-        block: the matrix unit's batch, input channels and output channels.
-        area, memory: relative to VTA's own.
-        latency_s: seconds of all layers.
-    """
-
-    block: tuple[int, ...]
-    area: float
-    memory: float
-    latency_s: float
-
-
-@dataclass(frozen=True)
-class Accelerator:
-    """What is known of the simulated accelerator that a network runs on.
-
-    Attributes:
-        geometry: the fields of `anole.targets.vta.geometry.Geometry`.
-        area, memory: relative to VTA's own.
-        cycles, latency_s: of one run of all steps.
-        untuned_latency_s: seconds of the same network with default configs.
-        snr_db: signal to noise of each result, in decibel; None where it is exact.
-        candidates: the geometries that were considered; None where the hardware is fixed.
-        per_layer_latency_s: seconds if every layer had the geometry that is best for itself; likewise.
-    """
-
-    geometry: Mapping[str, Any] = field(hash=False)
-    area: float
-    memory: float
-    frequency_mhz: float
-    samples: int
-    steps: tuple[AcceleratorStep, ...]
-    cycles: int
-    latency_s: float
-    untuned_latency_s: float
-    snr_db: Mapping[str, float | None] = field(hash=False)
-    candidates: tuple[AcceleratorCandidate, ...] | None = None
-    per_layer_latency_s: float | None = None
-
-
-@dataclass(frozen=True)
 class Build:
     """A compiled network, with the names and the entry that it has in models.yaml.
 
@@ -165,6 +97,8 @@ class Build:
         runs_on: what TVM's runtime calls the device, such as ``cpu``; None for a simulated accelerator.
         threads: how many threads of the processor run kernels or launch them.
         kernels: in the order of their first call; None where they are not known.
+        accelerator: what is known of the simulated hardware that it runs on, at least the seconds of one run
+            (``latency_s``); its kind of target reads and writes the rest.
         size_bytes: bytes of all files in the folder, without ``build.json``.
         sha256: SHA-256 of each file that the network is loaded from, by its path in the folder; None for builds of
             older versions. Another compilation with the same configs and versions has the same.
@@ -192,7 +126,7 @@ class Build:
     threads: int | None = None
     memory: Mapping[str, int] | None = field(default=None, hash=False)
     kernels: tuple[BuiltKernel, ...] | None = None
-    accelerator: Accelerator | None = None
+    accelerator: Mapping[str, Any] | None = field(default=None, hash=False)
     size_bytes: int | None = None
     sha256: Annotated[Mapping[str, str] | None, LATER] = field(default=None, hash=False)
     lock: Annotated[Key | None, LATER] = None
@@ -216,8 +150,8 @@ class Build:
     @property
     def precision(self) -> str:
         """What its products multiply where that is not float32, and the types of narrow weights, for people."""
-        if self.accelerator is not None:
-            return "int8"
+        if (only := get_kind(str(self.target_description["kind"])).multiplies) is not None:
+            return only
         narrow = sorted({_NARROW.get(kernel.dtype, kernel.dtype) for kernel in self.kernels or () if kernel.dtype})
         weights = sorted({kernel.weights for kernel in self.kernels or () if kernel.weights})
         return " and ".join(narrow or ["float32"]) + (f", weights in {' and '.join(weights)}" if weights else "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents import layout
 from anole.documents.document import checked_text, differing, read_document, read_plain, write_document
 from anole.errors import DocumentError

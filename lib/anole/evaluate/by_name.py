@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 
 
 class ByName(torch.nn.Module):

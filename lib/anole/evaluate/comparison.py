@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.documents.build import Build, TensorInfo
+from anole.documents.build import Build
+from anole.documents.tensor_info import TensorInfo
 
 LEAST_VARIATION = 1e-2
 """The least variation of an output that shows anything: below it, an error may hide in what is always the same."""

@@ -23,7 +23,7 @@ from anole.evaluate.narrow import multiplies_bfloat16, narrow_engine
 from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
 from anole.evaluate.quantised import defined_engine
-from anole.targets.base import WINOGRAD
+from anole.targets import get_kind
 
 _log = logging.getLogger(__name__)
 
@@ -128,11 +128,9 @@ def _largest_chance(build: Build) -> float:
 
 
 def remedy(build: Build) -> str:
-    """Returns what a user can do if it is rounding that makes outputs differ; empty if nothing."""
-    rounds_more = any(task.config is not None and task.config.get("algorithm") == WINOGRAD for task in build.tasks)
-    if not rounds_more or build.runs_on != "cpu":
-        return ""
-    return "; with `exact: true`, a target's convolutions are computed without Winograd's method, which rounds more"
+    """Return what a user can do if it is rounding that makes outputs differ; empty if nothing."""
+    configs = [task.config for task in build.tasks if task.config is not None]
+    return get_kind(str(build.target_description["kind"])).remedy(configs)
 
 
 @contextmanager

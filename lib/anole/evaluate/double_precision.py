@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 from onnx.reference.op_run import OpRun
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import AnoleError, BuildError, cause
 from anole.evaluate.engines import Arrays
 from anole.extract.onnx.halves import TYPE_ATTRIBUTES

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import Build
 from anole.errors import DocumentError
 

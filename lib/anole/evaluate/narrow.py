@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, onnxruntime_engine, torch_engine, torch_network
 from anole.targets import get_target
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, onnxruntime_engine
 from anole.evaluate.narrow import PRODUCTS
 

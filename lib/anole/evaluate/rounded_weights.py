@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper, shape_inference
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.onnx.dimensions import fix_inputs, input_infos
 from anole.targets.base import Target
 from anole.targets.shared.weight_only import StoredWeights

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anole.declared.entries import ModelSpec
-from anole.declared.ranges import checked_sizes
+from anole.config.entries import ModelSpec
+from anole.config.ranges import checked_sizes
 from anole.documents.build import Build, read_build, refuse_other_files
 from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
 from anole.errors import BuildError

@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs

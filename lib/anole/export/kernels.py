@@ -17,16 +17,16 @@ from tvm.ir.instrument import pass_instrument
 from anole.compile.build import match_network
 from anole.compile.device import lower_network
 from anole.compile.recorded import recorded_manifest, recorded_receipts
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
 from anole.export.levels import Level
 from anole.export.memory import rounded
 from anole.export.sequence import KernelSequence, check_kernels, lower_calls, read_sequence
+from anole.ir.nodes import collect, with_values
+from anole.ir.symbols import computed_extents, is_known, largest, standing_for, with_extents
 from anole.targets.base import Device
 from anole.targets.cpu.device.builder import llvm_target
-from anole.targets.shared.nodes import collect, with_values
-from anole.targets.shared.symbols import computed_extents, is_known, largest, standing_for, with_extents
 
 _ALLOCATING = "TVMBackendAllocWorkspace"
 _LOWERING = "tirx.LowerTVMBuiltin"

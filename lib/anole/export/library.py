@@ -12,8 +12,8 @@ from anole.export.folder import public_name
 from anole.export.levels import Level
 from anole.export.source import table_name
 from anole.targets.cpu import runtime
-from anole.targets.cpu.runtime import TILES_FUNCTION, compile_tiles, find_compiler
-from anole.targets.shared.kernel import run_tool
+from anole.targets.cpu.runtime import TILES_FUNCTION, compile_tiles
+from anole.targets.shared.kernel import find_compiler, run_tool
 
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 _FUNCTIONS = ("create", "resize", "run", "output_shape", "destroy", "level", "error_text")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
 from anole.errors import ExportError
-from anole.targets.shared.symbols import largest, varying_texts
+from anole.ir.symbols import largest, varying_texts
 
 ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,

@@ -16,8 +16,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from anole.compile.folder import new_folder
-from anole.declared.ranges import checked_sizes
-from anole.documents.build import Build, TensorInfo, read_build
+from anole.config.ranges import checked_sizes
+from anole.documents.build import Build, read_build
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExportError
 from anole.evaluate.comparison import draw_inputs, relative_error
 from anole.evaluate.engines import build_engine

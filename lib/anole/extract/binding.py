@@ -12,7 +12,7 @@ from anole.errors import ExtractError
 if TYPE_CHECKING:
     import torch
 
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
 
 _COLLECTED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

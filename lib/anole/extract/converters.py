@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from anole.extract.passes.mutators import extents
 from anole.extract.recurrent import Operands, emit_recurrence
 from anole.extract.shifts import shifted
+from anole.ir.mutators import extents
 from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence
 
 

@@ -22,14 +22,14 @@ from tvm import ir, relax, sym, tirx
 
 from anole.errors import ExtractError
 from anole.extract.imported import Imported
-from anole.extract.passes.mutators import bindings, operator_of, value_of
+from anole.ir.mutators import bindings, operator_of, value_of
+from anole.ir.symbols import are_numbers, text_of, usual, varying_texts
 from anole.targets.shared.recurrence import recurrence_of
 from anole.targets.shared.recurrent_kernel import recurrent_kernel
-from anole.targets.shared.symbols import are_numbers, text_of, usual, varying_texts
 
 if TYPE_CHECKING:
-    from anole.declared.entries import ModelSpec
-    from anole.documents.build import TensorInfo
+    from anole.config.entries import ModelSpec
+    from anole.documents.tensor_info import TensorInfo
 
 Sizes = Mapping[str, int]
 

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm import ir, relax
 
-from anole.documents.build import TensorInfo
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.explained import explained
 from anole.extract.imported import Imported
 from anole.extract.passes.as_conv2d import as_conv2d
 from anole.extract.passes.canonicalize import canonicalize
 from anole.extract.passes.channels_last import lay_channels_last, sink_permutations
-from anole.extract.passes.convolutions import is_channels_last
 from anole.extract.passes.drop_empty import drop_empty, reads_nothing
 from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.join_branches import join_branches
 from anole.extract.passes.merge_affine import merge_affine
-from anole.extract.passes.mutators import bindings, operator_of
 from anole.extract.passes.narrow import narrow
-from anole.extract.passes.normalize_products import is_transposed_product, normalize_products, operands_of
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
 from anole.extract.passes.weight_only import WEIGHT_ONLY, scheme_of, store_weights
 from anole.extract.passes.whole_floats import keep_whole_floats
 from anole.host.guard import step
+from anole.ir.convolutions import is_channels_last
+from anole.ir.mutators import bindings, operator_of
+from anole.ir.normalize_products import is_transposed_product, normalize_products, operands_of
+from anole.ir.symbols import usual_shape
 from anole.targets.base import Target
-from anole.targets.shared.symbols import usual_shape
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
 
 _ANCHORS = ("relax.nn.conv2d", "relax.matmul", WEIGHT_ONLY)
 _PRODUCTS = {

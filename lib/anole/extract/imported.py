@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anole.documents.build import TensorInfo
+from anole.documents.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
     import tvm

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
     from anole.extract.imported import Imported
     from anole.extract.weights import Weights
 

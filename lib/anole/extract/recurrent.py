@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax
 
-from anole.extract.passes.mutators import extents
+from anole.ir.mutators import extents
 from anole.targets.shared.recurrence import LANES, Recurrence
 from anole.targets.shared.recurrent_cell import HIDDEN
 from anole.targets.shared.recurrent_kernel import recurrent_kernel

@@ -10,8 +10,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.declared.entries import ModelSpec
-from anole.documents.build import TensorInfo
+from anole.config.entries import ModelSpec
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 
 _N_RANDOM = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import ir, relax
 
-from anole.extract.passes.mutators import value_of
+from anole.ir.mutators import value_of
 
 
 def shifted(data: ir.Expr, by: ir.Expr, is_right: bool) -> ir.Expr:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.manifest import write_manifest, write_task
 from anole.extract.load import EXTRACT_VERSION, paused_collector
 from anole.extract.tasks import extract_tasks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.extract.load import load_model
 from anole.targets.base import Target

@@ -16,8 +16,8 @@ import torch
 from torch.export.graph_signature import OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from anole.declared.source import model_files
-from anole.documents.build import TensorInfo
+from anole.config.source import model_files
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.binding import Binding, bind
 from anole.extract.decompose import RECURRENT, count_layers, decompose
@@ -28,7 +28,7 @@ from anole.extract.weights import Weights, draw_weights, only_structure, vary_co
 from anole.host.guard import step
 
 if TYPE_CHECKING:
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
 
 _SEED = 0
 _FAILURES = (Exception, SystemExit)

@@ -90,10 +90,7 @@ class LocalBench:
         return [candidate.failure or self._run(candidate) for candidate in candidates]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Runs rivals in turns for some seconds and returns their measurements, in order.
-
-        Raises as `collect`, and CallError or DeviceLostError if they cannot be run together.
-        """
+        """Time rivals in turns; raises as `collect`, and CallError or DeviceLostError if they cannot run together."""
         able = [candidate for candidate in candidates if candidate.failure is None]
         self._submit(able, seconds, seconds + self._run_limit_s * max(1, len(able)))
         return self._results.of_rivals(candidates, self._result(), self._spent_s)

@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NoReturn, Protocol
 
-from anole.declared.entries import BuildSpec
+from anole.config.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.document import argument_of
 from anole.errors import AnoleError

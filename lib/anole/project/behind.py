@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anole.declared.entries import BuildSpec
+from anole.config.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.lockfile import LockedBuild, LockedTask
 from anole.documents.manifest import ListedTask

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anole.declared.entries import TargetSpec
+from anole.config.entries import TargetSpec
 from anole.documents import layout
 from anole.documents.described import DescribedTarget, read_described, write_described
 from anole.errors import DocumentError, SpecError, TargetError

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anole.declared.entries import Spec
-from anole.declared.reading import load_spec
+from anole.config.entries import Spec
+from anole.config.reading import load_spec
 from anole.documents import layout
 from anole.documents.build import FILE, Build, BuiltTask, read_build, refuse_other_files
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, lockfile_of, read_lockfile, write_lockfile

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from anole.declared.entries import AcceleratorSpec, BuildSpec, ModelSpec, Spec
-from anole.declared.reading import load_spec
-from anole.declared.source import model_files
+from anole.config.entries import AcceleratorOrder, AcceleratorSpec, BuildSpec, ModelSpec, Spec
+from anole.config.reading import load_spec
+from anole.config.source import model_files
 from anole.documents import layout
-from anole.documents.accelerator import AcceleratorOrder
 from anole.documents.lockfile import LockedBuild, Lockfile, lockfile_of, read_lockfile
 from anole.documents.manifest import Manifest, Order, Origin, read_manifest
 from anole.errors import DocumentError, SpecError

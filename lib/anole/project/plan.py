@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anole.declared.entries import EVERY_PROGRAM, BuildSpec
+from anole.config.entries import EVERY_PROGRAM, BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.documents.manifest import ListedTask, read_manifest

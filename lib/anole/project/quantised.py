@@ -1,4 +1,4 @@
-"""Which models are quantised before they are extracted: those of builds for targets of int8."""
+"""Which models are quantised before they are extracted: those of builds for targets whose kind says so."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anole.declared.entries import ModelSpec, Spec
-from anole.declared.reading import load_spec
+from anole.config.entries import ModelSpec, Spec
+from anole.config.reading import load_spec
 from anole.documents import layout
 from anole.documents.build import Build
-
-INT8 = "int8"
-"""The precision of a target whose models are quantised."""
+from anole.targets import get_kind
 
 
 def is_quantised(spec: Spec, target: str) -> bool:
     """Returns whether a target takes the quantised file of a model instead of the model."""
-    return spec.targets[target].settings.get("precision") == INT8
+    found = spec.targets[target]
+    return get_kind(found.kind).quantizes_models(found.settings)
 
 
 def model_on(spec: Spec, model: str, target: str) -> ModelSpec:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import onnx
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ExtractError, cause
 from anole.evaluate.engines import precision_of
 from anole.extract.samples import read_samples

@@ -65,11 +65,7 @@ class Stopwatch:
         return found
 
     def compare(self, folder: Path, rival: Path, pace: Pace) -> TimedPair:
-        """Times two builds of a network in turns.
-
-        Raises:
-            BuildError: one of them cannot be loaded, crashes or hangs.
-        """
+        """Time two builds of a network in turns; raises BuildError if one cannot be loaded, crashes or hangs."""
         found: TimedPair = self._call(folder, _compare, folder, rival, self._threads, pace)
         return found
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anole.documents.build import FILE, Build, TensorInfo, read_build, refuse_other_files
+from anole.documents.build import FILE, Build, read_build, refuse_other_files
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs, draw_samples
 from anole.evaluate.network_runner import runner_of
@@ -153,7 +154,7 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
         assert build.accelerator is not None
         runner = runner_of(get_target(build.target_description))
         outputs.append([list(runner.run(folder, build, sample)) for sample in inputs])
-        latencies_s.append(build.accelerator.latency_s)
+        latencies_s.append(float(build.accelerator["latency_s"]))
     error = _refuse_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)
     exact = latencies_s[1] / latencies_s[0]
     ratio = Ratio(exact, exact, exact, 0, rules.threshold)

@@ -46,8 +46,7 @@ def _group(title: str, facts: Mapping[str, Any]) -> RenderableType:
 
 def tools() -> dict[str, str]:
     """Returns the paths of the tools that every build needs; of a missing one, what to do."""
-    from anole.targets.cpu.runtime import find_compiler
-    from anole.targets.shared.kernel import find_linker
+    from anole.targets.shared.kernel import find_compiler, find_linker
 
     def found(find: Callable[[], str]) -> str:
         try:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.declared.ranges import SizeRange
-from anole.documents.build import Build, TensorInfo, read_build, refuse_other_files
+from anole.config.ranges import SizeRange
+from anole.documents.build import Build, read_build, refuse_other_files
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.network_runner import runner_of

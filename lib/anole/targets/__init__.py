@@ -1,4 +1,4 @@
-"""The registry of target kinds; each built-in kind of hardware has its own folder here."""
+"""The registry of target kinds: the processor, and those that packages add, Anole's own among them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ from anole.errors import TargetError, cause
 from anole.targets.base import Device, Observable, Place, Simulator, named_object
 from anole.targets.kind import Kind
 
-BUILT_IN = {
-    "cpu": "anole.targets.cpu.settings:KIND",
-    "cuda": "anole.targets.cuda.settings:KIND",
-    "vta": "anole.targets.vta.settings:KIND",
-}
-"""The location of each built-in `Kind`, which is imported on first use."""
+HOST = "cpu"
+"""The kind of this machine's processor, which every other kind needs."""
 
 GROUP = "anole.targets"
 """The group of entry points through which installed packages add kinds, each under the kind's name."""
 
 
 def all_kinds() -> list[str]:
-    """Returns the names of all kinds of targets, sorted, including those of installed packages."""
-    return sorted({*BUILT_IN, *(entry_points(group=GROUP).names)})
+    """Return the names of all kinds of targets, sorted."""
+    return sorted({HOST, *entry_points(group=GROUP).names})
 
 
 def get_kind(name: str) -> Kind:
-    """Returns a kind of target; raises TargetError if it is unknown, or its package cannot be imported."""
-    if name in BUILT_IN:
-        return cast("Kind", named_object(BUILT_IN[name]))
+    """Return a kind of target; raises TargetError if it is unknown, or its package cannot be imported."""
+    if name == HOST:
+        return cast("Kind", named_object("anole.targets.cpu.settings:KIND"))
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
         raise TargetError(f"found target kind {name!r}; allowed are {', '.join(all_kinds())}")

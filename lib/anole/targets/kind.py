@@ -5,11 +5,13 @@ Everything here is read before any compiler is imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anole.node import Node
+from anole.record import Config
 from anole.targets.base import Place
 from anole.targets.rpc.address import Remote
 
@@ -67,6 +69,11 @@ class Kind:
         sections: the sections that it adds to the report, each an `anole.report.pages.figure.Section` as
             ``module:object``.
         exploration: how its hardware is explored, if that can be searched.
+        remedy: what a user can set if outputs of a build with some configs differ by rounding, as the end of a message;
+            empty if nothing.
+        rules: the file of rules that it adds to the workflow, which sees everything in ``rules/common.smk``.
+        multiplies: the type of all numbers that its targets multiply, for people; None where targets differ.
+        quantizes_models: whether targets with some settings are for models in 8 bits, to which others are quantized.
         serves_ranges: whether one build serves ranges of sizes (``{batch: 1..16}``).
     """
 
@@ -82,6 +89,10 @@ class Kind:
     commands: Mapping[str, str] = field(default_factory=dict, hash=False)
     sections: tuple[str, ...] = ()
     exploration: Exploration | None = None
+    rules: Path | None = None
+    multiplies: str | None = None
+    remedy: Callable[[Sequence[Config]], str] = lambda _: ""
+    quantizes_models: Callable[[Mapping[str, Any]], bool] = lambda _: False
     serves_ranges: bool = False
 
 

@@ -7,7 +7,7 @@ import pytest
 from tvm import ir, relax
 
 from anole.compile.passes.flatten import flatten_products
-from anole.extract.passes.normalize_products import transposed_product
+from anole.ir.normalize_products import transposed_product
 
 from ...extract.passes.building import Build, calls, drawn, module_of, run
 

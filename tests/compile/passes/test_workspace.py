@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import ir, relax, s_tir, te, tirx
 
 from anole.compile.passes.workspace import lift_workspaces
-from anole.targets.cuda.settings import describe_cuda
+from anole_cuda.settings import describe_cuda
 from tests.kit.emulated_gpu.programs import network_results
 from tests.kit.emulated_gpu.worker import EmulatedGpu
 

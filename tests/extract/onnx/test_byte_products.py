@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.evaluate.engines import onnxruntime_session
 from anole.extract.graph import find_layers, narrowed_for
 from anole.extract.load import load_model

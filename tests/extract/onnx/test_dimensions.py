@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.load import load_model
 from anole.extract.onnx.dimensions import fix_inputs, input_infos

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.task import Conv2d

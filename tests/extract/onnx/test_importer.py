@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.load import load_model
 from anole.extract.onnx.importer import input_infos, read_onnx

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.load import load_model
 from anole.targets.shared.recurrence import Recurrence, recurrence_of
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.evaluate.engines import onnxruntime_session, reference_engines
 from anole.extract.load import load_model

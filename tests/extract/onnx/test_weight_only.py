@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 import pytest
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.extract.graph import find_layers, narrowed_for
 from anole.extract.load import load_model
 from anole.targets import get_target
 from anole.targets.base import Target
-from anole.targets.cuda.settings import describe_cuda
+from anole_cuda.settings import describe_cuda
 
 from .models import value
 from .test_operators import Network

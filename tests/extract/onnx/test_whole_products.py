@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import helper
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.graph import find_layers, narrowed_for
 from anole.extract.load import load_model
 from anole.extract.passes.exact_sums import exact_runs

@@ -9,11 +9,11 @@ import numpy as np
 import tvm
 from tvm import ir, relax
 
-from anole.declared.entries import ModelSpec
+from anole.config.entries import ModelSpec
 from anole.extract.load import load_model
-from anole.extract.passes.convolutions import CHANNELS_LAST
-from anole.extract.passes.mutators import bindings
 from anole.extract.torch import example_inputs, make_network, run_network
+from anole.ir.convolutions import CHANNELS_LAST
+from anole.ir.mutators import bindings
 
 Build = Callable[..., ir.Expr]
 """From a block builder and the operands to the result."""

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
-from anole.declared.ranges import SizeRange
+from anole.config.ranges import SizeRange
 from anole.errors import ExtractError
 from anole.extract.graph import workload_of
 from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.narrow import narrow
-from anole.extract.passes.normalize_products import transposed_product
-from anole.targets.shared.symbols import standing_for
+from anole.ir.normalize_products import transposed_product
+from anole.ir.symbols import standing_for
 from anole.task import BatchMatmul
 
 from ...examples import examples

@@ -10,7 +10,7 @@ import pytest
 from tvm import ir, relax
 
 from anole.extract.passes.fold_constants import fold_constants
-from anole.extract.passes.mutators import value_of
+from anole.ir.mutators import value_of
 
 from .building import assert_rewritten, constant, drawn, network
 

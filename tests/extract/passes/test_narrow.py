@@ -11,9 +11,9 @@ import pytest
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
-from anole.extract.passes.convolutions import CHANNELS_LAST
 from anole.extract.passes.narrow import narrow
 from anole.extract.passes.whole_floats import keep_whole_floats
+from anole.ir.convolutions import CHANNELS_LAST
 from anole.task import Conv2d, Workload
 
 from .building import calls, constant, conv2d, drawn, module_of, operators, outputs, run

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import ir, relax
 
-from anole.extract.passes.mutators import extents
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
+from anole.ir.mutators import extents
 
 from ...examples import examples
 from .building import assert_rewritten, calls, conv2d, drawn, network, operators

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from anole.extract.passes.convolutions import CHANNELS_LAST
 from anole.extract.passes.subpixel import subpixel
+from anole.ir.convolutions import CHANNELS_LAST
 
 from ...examples import examples
 from .building import constant, drawn, network, operators, run

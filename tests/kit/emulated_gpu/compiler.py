@@ -2,7 +2,7 @@
 
     python tests/kit/emulated_gpu/compiler.py kernels.cu kernels.so /usr/local/cuda/include
 
-It is a program of its own, since `anole.targets.cuda.device.builder` starts it in place of NVRTC, from any folder.
+It is a program of its own, since `anole_cuda.device.builder` starts it in place of NVRTC, from any folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.errors import TargetError
-from anole.targets.cuda.device.architecture import BlockLimits
+from anole_cuda.device.architecture import BlockLimits
 
 DEVICE = Path(__file__).parent / "device"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.errors import MachineError
-from anole.targets.cuda.device.machine import compiler_environment
+from anole_cuda.device.machine import compiler_environment
 from tests.kit.emulated_gpu import compiler
 from tests.kit.emulated_gpu.compiler import DEVICE
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from anole.record import Config
-from anole.targets.cuda.device.builder import compile_kernel, cuda_target, prepare_to_compile
-from anole.targets.cuda.device.machine import compiler_environment
-from anole.targets.cuda.target import CudaTarget
 from anole.targets.shared.kernel import define
 from anole.targets.shared.reference import Example
 from anole.task import Workload
+from anole_cuda.device.builder import compile_kernel, cuda_target, prepare_to_compile
+from anole_cuda.device.machine import compiler_environment
+from anole_cuda.target import CudaTarget
 from tests.kit.emulated_gpu.compiler import compile_kernels
 
 Arrays = Sequence[NDArray[Any]]

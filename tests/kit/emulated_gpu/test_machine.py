@@ -14,9 +14,9 @@ from tests.kit.emulated_gpu import machine
 PROGRAM = """
 import torch
 import tvm
-from anole.targets.cuda.device.machine import present_gpus
-from anole.targets.cuda.device.builder import prepare_to_compile
-from anole.targets.cuda.settings import describe_cuda
+from anole_cuda.device.machine import present_gpus
+from anole_cuda.device.builder import prepare_to_compile
+from anole_cuda.settings import describe_cuda
 prepare_to_compile()
 device = tvm.cuda(0)
 print(*present_gpus(), describe_cuda()["arch"], device.exist, device.compute_version, torch.cuda.is_available())

@@ -19,8 +19,8 @@ from anole.report.pages.database import Database
 from anole.report.pages.figure import Figure, Lacking, ReportSource, Shown
 from anole.report.pages.report import all_sections, shown_of
 from anole.store.shard import Shard
-from anole.targets.vta.settings import describe_vta
 from anole.task import Conv2d, Task
+from anole_vta.settings import describe_vta
 
 from ...record_project import Project, run_of
 

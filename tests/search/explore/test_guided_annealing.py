@@ -19,9 +19,9 @@ from anole.space import Space
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cuda.settings import describe_cuda
-from anole.targets.vta.settings import describe_vta
 from anole.task import Conv2d
+from anole_cuda.settings import describe_cuda
+from anole_vta.settings import describe_vta
 
 from ..conftest import measured, propose
 

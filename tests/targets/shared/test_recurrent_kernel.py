@@ -18,11 +18,11 @@ from anole.targets import get_target
 from anole.targets.cpu.default.recurrence import recurrence_tiling
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cuda.default.recurrence import schedule_recurrence
-from anole.targets.cuda.device.builder import source_only
-from anole.targets.cuda.settings import describe_cuda
 from anole.targets.shared.recurrence import GATES, Activation, Parameter, Recurrence, recurrence_of
 from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_kernel
+from anole_cuda.default.recurrence import schedule_recurrence
+from anole_cuda.device.builder import source_only
+from anole_cuda.settings import describe_cuda
 from tests.kit.emulated_gpu.programs import function_results
 from tests.kit.emulated_gpu.worker import EmulatedGpu
 

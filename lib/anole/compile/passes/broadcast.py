@@ -15,8 +15,8 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.compile.passes.kernel_calls import Pattern, bindings, called, marked
-from anole.extract.passes.mutators import extents, rewritten
+from anole.ir.kernel_calls import Pattern, bindings, called, marked
+from anole.ir.mutators import extents, rewritten
 
 _LEAST_SAVED = 1 << 17
 """Operations from which on computing a small tensor once saves more than a kernel of its own takes."""

@@ -15,9 +15,9 @@ import tvm
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.compile.passes.kernel_calls import Pattern, bindings, called, marked, size_bytes
-from anole.extract.passes.mutators import read_counts, rewritten
-from anole.targets.shared.symbols import are_numbers
+from anole.ir.kernel_calls import Pattern, bindings, called, marked, size_bytes
+from anole.ir.mutators import read_counts, rewritten
+from anole.ir.symbols import are_numbers
 
 WRITTEN_BYTES = "anole.written_bytes"
 """Attribute of a function that writes only a slice of its last parameter: the slice's size in bytes."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tvm import ir, relax, te
 
-from anole.targets.shared import polynomials
-from anole.targets.shared.polynomials import Value, bound
-from anole.targets.shared.symbols import are_numbers
+from anole.ir import polynomials
+from anole.ir.polynomials import Value, bound
+from anole.ir.symbols import are_numbers
 
 _REGISTER_BYTES = 64
 """Size of the widest vector register; a bias that fills it is never loaded together with what follows it in memory."""

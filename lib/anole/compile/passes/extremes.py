@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx, topi
 
-from anole.targets.shared.polynomials import Value, bound
+from anole.ir.polynomials import Value, bound
 
 Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 

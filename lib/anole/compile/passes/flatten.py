@@ -15,11 +15,11 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.graph import workload_of
-from anole.extract.passes.mutators import ELEMENTWISE, bound_call, extents, rewritten
-from anole.extract.passes.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.extract.passes.weight_only import scheme_of
+from anole.ir.mutators import ELEMENTWISE, bound_call, extents, rewritten
+from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
+from anole.ir.symbols import usual, usual_shape
 from anole.targets.shared.reference import data_shape, weight_shape
-from anole.targets.shared.symbols import usual, usual_shape
 from anole.task import Conv2d, Workload
 
 Shape = tuple[int, ...]

@@ -11,9 +11,9 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx
 
-from anole.compile.passes.kernel_calls import Pattern, marked
-from anole.extract.passes.mutators import extents
-from anole.targets.shared.symbols import are_numbers
+from anole.ir.kernel_calls import Pattern, marked
+from anole.ir.mutators import extents
+from anole.ir.symbols import are_numbers
 
 _Place = tuple[Any, ...]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from tvm import ir, relax, sym, te, tirx
 
-from anole.compile.passes.kernel_calls import Pattern, marked
-from anole.targets.shared.symbols import are_numbers
+from anole.ir.kernel_calls import Pattern, marked
+from anole.ir.symbols import are_numbers
 
 Run = tuple[list[int], list[int]]
 """The axes of the source and those of the result that have the same number of elements together."""

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir, relax, te
 
-from anole.compile.passes.kernel_calls import Pattern, marked
-from anole.extract.passes.mutators import extents
-from anole.targets.shared.symbols import are_numbers
+from anole.ir.kernel_calls import Pattern, marked
+from anole.ir.mutators import extents
+from anole.ir.symbols import are_numbers
 
 _MANY_CHANNELS = 32
 """From so many channels on, vectors of them read four neighbours as fast as they come from the cache, in one kernel."""

@@ -13,10 +13,10 @@ import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.compile.passes.kernel_calls import anchored, calls_of, is_kernel
-from anole.extract.passes.mutators import rewritten
-from anole.targets.shared.nodes import with_values
-from anole.targets.shared.symbols import is_small, symbols_in, symbols_of, usual_shape
+from anole.ir.kernel_calls import anchored, calls_of, is_kernel
+from anole.ir.mutators import rewritten
+from anole.ir.nodes import with_values
+from anole.ir.symbols import is_small, symbols_in, symbols_of, usual_shape
 
 SMALL_WEIGHTS = "small_weights"
 """The name of a parameter that only the program of small sizes reads."""

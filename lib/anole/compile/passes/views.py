@@ -15,7 +15,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import bound_call, bound_for_one, extents, read_counts, rewritten
+from anole.ir.mutators import bound_call, bound_for_one, extents, read_counts, rewritten
 
 _Shape = Sequence[int]
 

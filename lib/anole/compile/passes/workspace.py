@@ -13,8 +13,8 @@ import tvm
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import rewritten
-from anole.targets.shared.nodes import collect
+from anole.ir.mutators import rewritten
+from anole.ir.nodes import collect
 
 _CALL_TIR = "relax.call_tir"
 _CALL_TIR_INPLACE = "relax.call_tir_inplace"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from anole.documents.build import TensorInfo
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.onnx.graphs import OWN_DOMAINS, subgraphs
 
 if TYPE_CHECKING:
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
 
 
 def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, ...]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from anole.declared.onnx_files import OnnxFileError, external_files
-from anole.documents.build import TensorInfo
+from anole.config.onnx_files import OnnxFileError, external_files
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.explained import explained
 from anole.extract.imported import Imported
@@ -18,7 +18,7 @@ from anole.extract.onnx.selection import select_part
 from anole.host.guard import step
 
 if TYPE_CHECKING:
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
 
 _ANCHORS = (
     *("Conv", "ConvInteger", "ConvTranspose", "DynamicQuantizeLSTM", "GRU", "Gemm", "LSTM", "MatMul", "MatMulInteger"),

@@ -10,7 +10,7 @@ import onnx
 import onnx.version_converter
 import onnx_ir as ir
 
-from anole.documents.build import TensorInfo
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.onnx.block_products import spell_out_products, widen_nibbles
 from anole.extract.onnx.constants import fold_constants, state_defaults, tell_shapes

@@ -13,7 +13,7 @@ from anole.errors import ExtractError, shown, suggestion
 from anole.extract.onnx.graphs import subgraphs, without_weights
 
 if TYPE_CHECKING:
-    from anole.declared.entries import ModelSpec
+    from anole.config.entries import ModelSpec
 
 
 def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:

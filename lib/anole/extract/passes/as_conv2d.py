@@ -11,7 +11,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import (
+from anole.ir.mutators import (
     ELEMENTWISE,
     bound,
     bound_call,

@@ -7,9 +7,9 @@ from operator import mul
 
 from tvm import ir, relax, te, topi
 
-from anole.extract.passes.mutators import value_of
-from anole.extract.passes.normalize_products import transposed_product
-from anole.targets.shared.symbols import is_number
+from anole.ir.mutators import value_of
+from anole.ir.normalize_products import transposed_product
+from anole.ir.symbols import is_number
 from anole.task import BatchMatmul
 
 WORD = 4

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax
 
-from anole.extract.passes.mutators import extents, operator_of, value_of
+from anole.ir.mutators import extents, operator_of, value_of
 
 CHOOSING = frozenset(
     f"relax.{name}" for name in "reshape permute_dims strided_slice squeeze expand_dims nn.max_pool2d".split()

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import (
+from anole.ir.mutators import (
     bound,
     bound_call,
     extents,

@@ -9,8 +9,8 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import bindings, bound, extents, operator_of, rewritten
-from anole.targets.shared.symbols import usual_shape
+from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten
+from anole.ir.symbols import usual_shape
 
 _OF_NOTHING = {**dict.fromkeys(("relax.einsum", "relax.matmul", "relax.sum"), 0), "relax.prod": 1}
 """The results of sums and products over no elements."""

@@ -20,9 +20,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.errors import ExtractError
 from anole.extract.passes.bytes import bytes_of
-from anole.extract.passes.mutators import bindings, bound, extents, operator_of, rewritten, value_of, with_attrs
-from anole.extract.passes.normalize_products import is_transposed_product, operands_of, transposed_product
-from anole.targets.shared.symbols import is_number, largest
+from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten, value_of, with_attrs
+from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
+from anole.ir.symbols import is_number, largest
 
 Ranges = Sequence[tuple[int, int]]
 """The least and the greatest of some numbers, one pair for each zero point that these may have."""

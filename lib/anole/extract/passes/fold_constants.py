@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import bindings, bound, operator_of, rewritten, value_behind, value_of
+from anole.ir.mutators import bindings, bound, operator_of, rewritten, value_behind, value_of
 
 _Fold = Callable[..., NDArray[Any]]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.convolutions import CHANNELS_LAST, Taps, attrs_of, is_channels_last, taps_of
-from anole.extract.passes.mutators import bound_for_one, extents, operator_of, read_counts, rewritten, value_of
+from anole.ir.convolutions import CHANNELS_LAST, Taps, attrs_of, is_channels_last, taps_of
+from anole.ir.mutators import bound_for_one, extents, operator_of, read_counts, rewritten, value_of
 
 _Values = NDArray[np.float64]
 

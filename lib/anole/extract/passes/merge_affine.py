@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.convolutions import is_channels_last
-from anole.extract.passes.mutators import (
+from anole.ir.convolutions import is_channels_last
+from anole.ir.mutators import (
     bindings,
     bound_for_one,
     extents,

@@ -19,9 +19,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.byte_products import WORD, multiply_bytes, pad
 from anole.extract.passes.bytes import CHOOSING, Bytes, bytes_of
-from anole.extract.passes.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
-from anole.extract.passes.normalize_products import operands_of
-from anole.targets.shared.symbols import largest
+from anole.ir.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
+from anole.ir.normalize_products import operands_of
+from anole.ir.symbols import largest
 from anole.task import BatchMatmul, Dense, Workload
 
 Narrowed = Callable[[Workload], Workload]

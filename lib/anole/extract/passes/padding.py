@@ -7,8 +7,8 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.convolutions import attrs_of, is_channels_last, taps_of
-from anole.extract.passes.mutators import bound_call, extents, operator_of, rewritten, value_of, with_attrs
+from anole.ir.convolutions import attrs_of, is_channels_last, taps_of
+from anole.ir.mutators import bound_call, extents, operator_of, rewritten, value_of, with_attrs
 
 
 def absorb_pads(module: tvm.IRModule) -> tvm.IRModule:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.convolutions import CHANNELS_LAST, is_channels_last
-from anole.extract.passes.mutators import extents, operator_of, rewritten, value_of
+from anole.ir.convolutions import CHANNELS_LAST, is_channels_last
+from anole.ir.mutators import extents, operator_of, rewritten, value_of
 
 
 def subpixel(module: tvm.IRModule) -> tvm.IRModule:

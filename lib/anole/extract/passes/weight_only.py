@@ -14,7 +14,7 @@ import tvm.ir._ffi_api
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.mutators import operator_of, rewritten, value_of
+from anole.ir.mutators import operator_of, rewritten, value_of
 from anole.targets.shared.weight_only import StoredWeights
 from anole.task import Dense, WeightScheme, Workload, weight_scheme
 

@@ -9,7 +9,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.bytes import Values, is_byte
-from anole.extract.passes.mutators import bindings, operator_of, rewritten, value_of
+from anole.ir.mutators import bindings, operator_of, rewritten, value_of
 
 
 def keep_whole_floats(module: tvm.IRModule) -> tvm.IRModule:

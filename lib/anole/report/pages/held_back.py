@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from anole.declared.entries import BuildSpec
+from anole.config.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE
 from anole.documents.evaluation import read_evaluation

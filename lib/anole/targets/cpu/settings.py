@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
 from anole.host.machine import available_cores, available_threads
 from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
 from anole.node import Node
-from anole.targets.base import MAX_RELATIVE_ERROR
+from anole.record import Config
+from anole.targets.base import MAX_RELATIVE_ERROR, WINOGRAD
 from anole.targets.cpu.device.precision import (
     BYTE_FEATURES,
     DTYPES,
     FLOAT32,
+    INT8,
     NEEDS,
     STORED_WEIGHTS,
     lacks,
@@ -148,6 +150,12 @@ def _inventory() -> Inventory:
     return Inventory(facts, {counted(n, "thread"): describe_cpu(threads=n) for n in counts})
 
 
+def _remedy(configs: Sequence[Config]) -> str:
+    if not any(config.get("algorithm") == WINOGRAD for config in configs):
+        return ""
+    return "; with `exact: true`, a target's convolutions are computed without Winograd's method, which rounds more"
+
+
 KIND = Kind(
     _KEYS,
     read_settings,
@@ -157,5 +165,7 @@ KIND = Kind(
     measurable_elsewhere=True,
     observable=True,
     inventory=_inventory,
+    remedy=_remedy,
+    quantizes_models=lambda settings: settings.get("precision") == INT8,
     serves_ranges=True,
 )

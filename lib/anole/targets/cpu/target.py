@@ -77,9 +77,6 @@ class CpuTarget:
 
         The sum can be the same for two spaces of a layer over time, when one part's version rises and another part is
         dropped. A fix would change the keys of tasks, so it waits until these change anyway.
-
-        Raises:
-            TargetError: there is no template for its operator.
         """
         version_of(workload, programs.VERSIONS, "the cpu")
         parts = programs.parts_of(self.unit, workload, self.exact, self.open)

@@ -8,8 +8,8 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, te, tirx
 
+from anole.ir.nodes import blocks_of
 from anole.targets.base import ANCHOR
-from anole.targets.shared.nodes import blocks_of
 from anole.targets.shared.words import product
 from anole.task import Conv2d
 

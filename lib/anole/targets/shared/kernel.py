@@ -58,6 +58,11 @@ def run_tool(kind: str, command: Sequence[str]) -> None:
         raise MachineError(f"{tool} failed ({how}), so nothing can be built: {said or 'it said nothing'}")
 
 
+def find_compiler() -> str:
+    """Return the path of the C compiler; raises MachineError if there is none."""
+    return find_tool("C compiler", ("cc", "gcc", "clang"), "one")
+
+
 def find_linker() -> str:
     """Returns the path of the linker; raises MachineError if there is none."""
     return find_tool("linker", ("ld", "cc"), "binutils or a C compiler")

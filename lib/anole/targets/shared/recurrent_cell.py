@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from tvm import tirx
 
-from anole.targets.shared import polynomials
-from anole.targets.shared.polynomials import Value, bound, const
+from anole.ir import polynomials
+from anole.ir.polynomials import Value, bound, const
 from anole.targets.shared.recurrence import Activation, Recurrence
 
 INPUT, OUTPUT, FORGET, CELL = range(4)

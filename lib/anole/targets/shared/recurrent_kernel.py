@@ -18,8 +18,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
-from anole.targets.shared.nodes import prefetched
-from anole.targets.shared.polynomials import Value
+from anole.ir.nodes import prefetched
+from anole.ir.polynomials import Value
 from anole.targets.shared.recurrence import LANES, RECURRENCE, Recurrence
 from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated
 

@@ -12,7 +12,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from anole.targets.shared.polynomials import Value, const
+from anole.ir.polynomials import Value, const
 from anole.targets.shared.recurrence import LANES, Parameter, Recurrence
 from anole.targets.shared.recurrent_cell import HIDDEN, RESET, UPDATE, CellEquations
 

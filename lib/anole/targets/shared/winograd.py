@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import te, tirx
 
+from anole.ir.nodes import chosen
 from anole.targets.base import ANCHOR
-from anole.targets.shared.nodes import chosen
 from anole.targets.shared.output_tiles import OutputTiles
 from anole.task import Conv2d
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import te, tirx, topi
 
+from anole.ir.nodes import collect
 from anole.targets.cpu.default.loop_nests import Machine, even_width
 from anole.targets.cpu.default.schedule import schedule_default
 from anole.targets.cpu.device.lowering import pipeline
-from anole.targets.shared.nodes import collect
 
 from ....examples import examples
 

@@ -12,9 +12,9 @@ import tvm
 from tvm import te, tirx
 
 from anole.host.processor import processor
+from anole.ir.polynomials import gelu
 from anole.targets.cpu.device.builder import llvm_target
 from anole.targets.cpu.device.lowering import pipeline
-from anole.targets.shared.polynomials import gelu
 
 from .test_words import description
 

@@ -10,12 +10,12 @@ import tvm
 from tvm import s_tir, te, tirx
 
 from anole.host.processor import features_of, processor
+from anole.ir.nodes import collect, with_values
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import llvm_target
 from anole.targets.cpu.device.lowering import CHUNKS_OF_THREAD, PARTITION, passes
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
-from anole.targets.shared.nodes import collect, with_values
 from anole.task import Conv2d
 
 DESCRIPTION = describe_cpu()

@@ -9,8 +9,8 @@ import pytest
 import tvm
 from tvm import te, tirx
 
+from anole.ir.nodes import collect
 from anole.targets.cpu.device.lowering import pipeline
-from anole.targets.shared.nodes import collect
 
 N = 64
 X = np.concatenate(

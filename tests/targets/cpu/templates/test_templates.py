@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from tvm import s_tir, tirx
 
+from anole.ir.nodes import collect
 from anole.space import ALGORITHM
 from anole.targets.base import TILES, WINOGRAD
 from anole.targets.shared.kernel import define
-from anole.targets.shared.nodes import collect
 from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense
 

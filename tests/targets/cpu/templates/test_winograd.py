@@ -16,15 +16,15 @@ from tvm import relax, tirx
 from tvm.runtime.vm import VirtualMachine
 
 from anole.compile.lower import Choice, lower
-from anole.declared.ranges import SizeRange
+from anole.config.ranges import SizeRange
 from anole.extract.graph import workloads_of
+from anole.ir.symbols import standing_for
 from anole.targets import get_target
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.cpu.templates.winograd import WinogradTemplate
 from anole.targets.cpu.templates.winograd_space import winograd_space
-from anole.targets.shared.symbols import standing_for
 from anole.task import Conv2d
 
 from .cases import AVX2, SEEDS, UNIT, UNITS, drawn, error_of, tries, winograd

@@ -23,8 +23,8 @@ from anole.extract.onnx.operators.whole_products import (
     whole_float,
 )
 from anole.extract.passes.bytes import CHOOSING
-from anole.extract.passes.mutators import bound, bound_call, operator_of, value_behind, with_attrs
 from anole.extract.passes.weight_only import weight_only
+from anole.ir.mutators import bound, bound_call, operator_of, value_behind, with_attrs
 from anole.targets.shared.weight_only import StoredWeights
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")

@@ -17,7 +17,7 @@ from tvm import ir, relax
 from anole.extract.onnx.operators.call import Call, along, const, dtype_of, shape_of
 from anole.extract.onnx.operators.convolution import Window, convolve, groups_of
 from anole.extract.passes.exact_sums import Ranges, exact_parts
-from anole.extract.passes.mutators import bound, bound_call, operator_of
+from anole.ir.mutators import bound, bound_call, operator_of
 
 _Values = NDArray[Any]
 

@@ -11,7 +11,7 @@ from operator import mul
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
-from anole.targets.shared.nodes import collect
+from anole.ir.nodes import collect
 
 _EXPENSIVE = frozenset("erf exp exp2 exp10 log log1p log2 log10 pow reinterpret rsqrt sigmoid sqrt tanh".split())
 

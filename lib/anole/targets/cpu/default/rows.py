@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm import s_tir
 
+from anole.ir.nodes import blocks_of
 from anole.targets.cpu.default.access import Block
 from anole.targets.cpu.default.loop_nests import (
     ACCUMULATORS,
@@ -23,7 +24,6 @@ from anole.targets.cpu.default.loop_nests import (
     run_in_parallel,
 )
 from anole.targets.cpu.device.lowering import PARTITION
-from anole.targets.shared.nodes import blocks_of
 
 _LANES_LEFT = 4
 """Number of partial results that are added up one by one."""

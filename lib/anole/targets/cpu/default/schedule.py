@@ -12,6 +12,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
+from anole.ir.nodes import blocks_of
+from anole.ir.symbols import of_usual_sizes, prime_sizes, standing_for
 from anole.targets.cpu.default.access import are_same, describe_block, reads_elementwise
 from anole.targets.cpu.default.loop_nests import (
     SERIAL_WORK,
@@ -26,8 +28,6 @@ from anole.targets.cpu.default.rows import schedule_rows
 from anole.targets.cpu.default.single_results import separate_results
 from anole.targets.cpu.default.whole_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
-from anole.targets.shared.nodes import blocks_of
-from anole.targets.shared.symbols import of_usual_sizes, prime_sizes, standing_for
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from tvm import ir, s_tir, tirx
 
-from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests, with_values
+from anole.ir.nodes import blocks_of, collect, nest_around, with_nests, with_values
 
 
 def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -9,9 +9,9 @@ from typing import Any
 
 from tvm import ir, s_tir, tirx
 
+from anole.ir.nodes import blocks_of, collect, nest_around, with_nests, with_values
+from anole.ir.symbols import simplified, usual_shape
 from anole.targets.shared.anchor import is_same_extent
-from anole.targets.shared.nodes import blocks_of, collect, nest_around, with_nests, with_values
-from anole.targets.shared.symbols import simplified, usual_shape
 
 _ROW = "local"
 """Storage of a padded row, which one thread writes and reads."""

@@ -13,7 +13,7 @@ import tvm.ir._ffi_api
 from tvm import ir, tirx
 from tvm.target.codegen import target_has_features
 
-from anole.targets.shared.nodes import with_each
+from anole.ir.nodes import with_each
 
 _NAME, _PURE = "anole.round_bfloat16", 1
 

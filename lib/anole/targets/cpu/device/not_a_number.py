@@ -13,7 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from anole.targets.shared.nodes import with_each
+from anole.ir.nodes import with_each
 
 _MAXIMA = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
 """LLVM's functions that keep NaN."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from anole.targets.shared.nodes import with_each
+from anole.ir.nodes import with_each
 
 _BYTES = {"uint8": (0, 255), "int8": (-128, 127)}
 

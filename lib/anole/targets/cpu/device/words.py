@@ -13,7 +13,7 @@ import tvm
 from tvm import ir, sym, tirx
 from tvm.target.codegen import llvm_version_major, target_has_features
 
-from anole.targets.shared.nodes import collect, with_each
+from anole.ir.nodes import collect, with_each
 from anole.targets.shared.words import DOTS, is_dot, is_word
 
 _OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.errors import MachineError
-from anole.targets.shared.kernel import find_tool, run_tool
+from anole.targets.shared.kernel import find_compiler, run_tool
 
 TILES_FUNCTION = "multiply_tiles"
 """What a kernel that multiplies tiles calls."""
@@ -46,8 +46,3 @@ def _compiled(path: Path, name: str, *options: str) -> Path:
         run_tool("C compiler", [find_compiler(), *_OPTIONS, *options, "-c", str(source), "-o", whole])
         os.replace(whole, path)
     return path
-
-
-def find_compiler() -> str:
-    """Returns the path of the C compiler; raises MachineError if there is none."""
-    return find_tool("C compiler", ("cc", "gcc", "clang"), "one")

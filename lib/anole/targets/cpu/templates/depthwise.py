@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
+from anole.ir.nodes import collect, with_loop, with_values
 from anole.record import Config
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.depthwise_space import panel_lanes
 from anole.targets.shared import anchor
-from anole.targets.shared.nodes import collect, with_loop, with_values
 from anole.task import Conv2d
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from tvm import s_tir, te, tirx
 
+from anole.ir.nodes import chosen, with_loop, with_values
 from anole.record import Config
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.grouped_space import Bundle, n_bundles
 from anole.targets.shared import anchor
-from anole.targets.shared.nodes import chosen, with_loop, with_values
 from anole.task import Conv2d
 
 

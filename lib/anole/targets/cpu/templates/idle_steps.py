@@ -66,7 +66,7 @@ def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
     """
     from tvm import s_tir, tirx
 
-    from anole.targets.shared.nodes import collect, with_loop, with_values
+    from anole.ir.nodes import collect, with_loop, with_values
 
     (realize,) = collect(loop, s_tir.SBlockRealize)
     inner = collect(loop, tirx.For)

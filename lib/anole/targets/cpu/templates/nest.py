@@ -10,12 +10,12 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
+from anole.ir.nodes import collect, defined_anew, prefetched, with_each, with_loop, with_nests, with_values
+from anole.ir.symbols import simplified
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared.anchor import find_block, scheduled
-from anole.targets.shared.nodes import collect, defined_anew, prefetched, with_each, with_loop, with_nests, with_values
-from anole.targets.shared.symbols import simplified
 
 LoopRV = Any
 SBlockRV = Any

@@ -10,12 +10,12 @@ from typing import Any
 from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
+from anole.ir.symbols import simplified
 from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.shared import anchor
-from anole.targets.shared.symbols import simplified
 from anole.targets.shared.templates import UnpackedTemplate, in_panels
 from anole.targets.shared.words import product
 from anole.task import BatchMatmul, Dense

@@ -12,7 +12,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
-from anole.targets.shared.nodes import collect, nest_around, with_each, with_values
+from anole.ir.nodes import collect, nest_around, with_each, with_values
 from anole.targets.shared.output_tiles import OutputTiles
 
 COLUMNS = "winograd_output_columns"

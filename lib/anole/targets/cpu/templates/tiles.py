@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm import ir, s_tir, sym, tirx
 
+from anole.ir.nodes import collect, with_loop, with_values
 from anole.record import Config
 from anole.targets.base import DIRECT, TILES
 from anole.targets.cpu.device import tiles
@@ -17,7 +18,6 @@ from anole.targets.cpu.templates.conv2d import Conv2dTemplate
 from anole.targets.cpu.templates.products import DenseTemplate
 from anole.targets.cpu.templates.tiles_space import SIDE, in_groups, runs, strips
 from anole.targets.shared import anchor
-from anole.targets.shared.nodes import collect, with_loop, with_values
 from anole.targets.shared.templates import ChoiceTemplate
 from anole.targets.shared.words import first_number, is_dot
 from anole.task import BatchMatmul, Conv2d, Dense

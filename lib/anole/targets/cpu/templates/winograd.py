@@ -10,6 +10,7 @@ import tvm_ffi
 from numpy.typing import NDArray
 from tvm import ir, s_tir, sym, te, tirx
 
+from anole.ir.nodes import collect, nest_around, with_each, with_values
 from anole.record import Config
 from anole.targets.base import DIRECT, WINOGRAD
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
@@ -20,7 +21,6 @@ from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.cpu.templates.tile_blocks import COLUMNS, by_blocks
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
-from anole.targets.shared.nodes import collect, nest_around, with_each, with_values
 from anole.targets.shared.output_tiles import OutputTiles
 from anole.targets.shared.templates import ChoiceTemplate, in_panels
 from anole.targets.shared.winograd import Filtering, minimal_filtering, transform_data, transform_product

@@ -1,0 +1,26 @@
+"""Lets a checkout that is not installed find its own kinds of targets, which an installation names as entry points."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+def declare_targets(folder: Path) -> None:
+    """Write the entry points of pyproject.toml into a folder, for this process and those that it starts."""
+    try:
+        distribution("anole")
+    except PackageNotFoundError:
+        project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+        made = folder / f"anole-{project['version']}.dist-info"
+        made.mkdir(parents=True, exist_ok=True)
+        (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: anole\nVersion: {project['version']}\n")
+        targets = "\n".join(f"{name} = {value}" for name, value in project["entry-points"]["anole.targets"].items())
+        (made / "entry_points.txt").write_text(f"[anole.targets]\n{targets}\n")
+        sys.path.append(str(folder))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))

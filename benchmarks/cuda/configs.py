@@ -1,0 +1,176 @@
+"""Executes random valid CUDA configs on the emulated GPU, as CSV.
+
+    python -m benchmarks.cuda.configs --configs 100 --minutes 30 > rows.csv
+    python -m benchmarks.cuda.configs --large --configs 20 > large.csv
+
+Templates take turns. Half of the configs are of a fixed layer, half of random small ones; with --large, all are of a
+layer of a known network. A row says whether a config is right, wrong, racy or invalid. The counts by template are
+printed last, to standard error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from math import nan
+
+import numpy as np
+
+from anole.keys import canonical_json
+from anole.record import Config
+from anole.space import ALGORITHM
+from anole.targets.base import WINOGRAD
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole_cuda.settings import describe_cuda
+from anole_cuda.target import CudaTarget
+from anole_cuda.templates.winograd_space import winograd_space
+from benchmarks.common.arguments import chosen, described
+from benchmarks.common.rows import print_rows
+from benchmarks.kernels.layers import conv2d
+from tests.kit.emulated_gpu.programs import candidate_error
+from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
+
+TARGET = CudaTarget(describe_cuda("sm_90"))
+
+MOST_ERROR = 3e-5
+"""Above this relative error, float32 does not explain a small layer's result; Winograd's 4x4 tiles come nearest."""
+
+
+class Outcome(StrEnum):
+    """What became of a config; the first that applies."""
+
+    FAILED = "failed"
+    """It did not compile or finish."""
+    RACY = "racy"
+    """Nothing orders two accesses, one of them a write, or a barrier was not reached by all threads of a block."""
+    INVALID = "invalid"
+    """It accessed what it must not: outside a buffer, misaligned, never written, or an input that it changed."""
+    WRONG = "wrong"
+    """The result is too far from the reference."""
+    RIGHT = "right"
+
+
+_FAULTS = {
+    Outcome.RACY: r"race: |come to a barrier|lanes of its warp",
+    Outcome.INVALID: r"of every array|is misaligned|leaves an array|nothing wrote",
+}
+"""Words of the device's messages, by what they mean."""
+
+FIXED: Mapping[str, Workload] = {
+    "conv2d": conv2d(7, 16, 32),
+    "grouped": conv2d(7, 16, 32, groups=4),
+    "depthwise": conv2d(14, 32, 32, groups=32),
+    "winograd": conv2d(8, 16, 32),
+    "gemm": Dense(64, 48, 40),
+    "gemv": Dense(1, 128, 40),
+    "batch_matmul": BatchMatmul(3, 32, 16, 40),
+    "transposed": BatchMatmul(3, 32, 16, 40, transpose_right=True),
+}
+"""A layer of every template."""
+
+LARGE: Mapping[str, Workload] = {
+    "conv2d": conv2d(56, 64, 64),
+    "grouped": conv2d(28, 256, 256, groups=32),
+    "depthwise": conv2d(112, 32, 32, groups=32),
+    "winograd": conv2d(28, 128, 128),
+    "gemm": Dense(128, 768, 3072),
+    "gemv": Dense(1, 512, 1000),
+    "batch_matmul": BatchMatmul(12, 128, 128, 64),
+    "transposed": BatchMatmul(12, 128, 64, 128, transpose_right=True),
+}
+"""Layers of ResNet-18, ResNeXt-50, MobileNet v2 and a Transformer encoder of 128 tokens."""
+
+
+COLUMNS = ("template", "workload", "config", "error", "outcome", "seconds", "detail")
+
+
+def main() -> None:
+    """Prints a line for each config, and the counts."""
+    parser = described(__doc__)
+    parser.add_argument("--templates", default="", help="comma-separated; all by default")
+    parser.add_argument("--configs", type=int, default=100, help="number of configs of each template")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no config begins after so many minutes")
+    parser.add_argument("--large", action="store_true", help="layers of known networks, in place of small ones")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    drawn = draw(chosen(given.templates, FIXED), given.configs, given.seed, large=given.large)
+    counts = Counter[tuple[str, Outcome]]()
+    print_rows(COLUMNS, execute(drawn, time.monotonic() + 60 * given.minutes, counts))
+    kinds = dict.fromkeys(kind for kind, _ in counts)
+    rows = ([kind, *(counts[kind, outcome] for outcome in Outcome)] for kind in kinds)
+    for row in (["template", *Outcome], *rows):
+        print("  ".join(f"{cell:>12}" for cell in row), file=sys.stderr)
+
+
+def execute(
+    drawn: Iterator[tuple[str, Workload, Config]], until_s: float, counts: Counter[tuple[str, Outcome]]
+) -> Iterator[dict[str, object]]:
+    """Yields the row of each config, and counts what became of them."""
+    with EmulatedGpu() as gpu:
+        for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, drawn):
+            began_s = time.perf_counter()
+            outcome, error, detail = judge(gpu, workload, config)
+            seconds, told = f"{time.perf_counter() - began_s:.3f}", detail.split("\n", 1)[0]
+            values = (kind, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, told)
+            yield dict(zip(COLUMNS, values, strict=True))
+            counts[kind, outcome] += 1
+
+
+def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome, float, str]:
+    """Returns what became of a config, its relative error (NaN without a result), and the device's message."""
+    try:
+        error = gpu.call(candidate_error, TARGET.description, workload, config)
+    except EmulationError as fault:
+        found = (outcome for outcome, words in _FAULTS.items() if re.search(words, str(fault)))
+        return next(found, Outcome.FAILED), nan, str(fault)
+    return (Outcome.RIGHT if error < MOST_ERROR else Outcome.WRONG), error, ""
+
+
+def draw(
+    kinds: Sequence[str], configs: int, seed: int, *, large: bool = False
+) -> Iterator[tuple[str, Workload, Config]]:
+    """Yields templates in turns, each with a workload and a random valid config of it."""
+    for turn, kind in itertools.product(range(configs), kinds):
+        rng = np.random.default_rng([seed, turn, *kind.encode()])
+        small = FIXED[kind] if turn % 2 == 0 else random_workload(kind, rng)
+        workload = LARGE[kind] if large else small
+        space = winograd_space(TARGET.limits, TARGET.gpu, workload) if kind == "winograd" else TARGET.space(workload)
+        (vector,) = space.sample(1, rng)
+        config = space.config(vector)
+        yield kind, workload, {ALGORITHM: WINOGRAD, **config} if kind == "winograd" else config
+
+
+def random_workload(kind: str, rng: np.random.Generator) -> Workload:
+    """Returns a small layer of a template, with odd sizes, strides, paddings and dilations."""
+
+    def number(least: int, most: int) -> int:
+        return int(rng.integers(least, most + 1))
+
+    def pair(least: int, most: int) -> tuple[int, int]:
+        return number(least, most), number(least, most)
+
+    if kind == "gemm":
+        return Dense(number(32, 50), number(1, 48), number(1, 72))
+    if kind == "gemv":
+        return Dense(number(1, 8), number(1, 200), number(1, 72))
+    if kind in ("batch_matmul", "transposed"):
+        return BatchMatmul(number(1, 3), number(1, 40), number(1, 32), number(1, 48), kind == "transposed")
+    padding = (*pair(0, 2), *pair(0, 2))
+    if kind == "winograd":
+        return Conv2d(number(1, 2), *pair(4, 13), number(1, 14), number(2, 24), (3, 3), padding=padding)
+    groups = {"conv2d": 1, "grouped": number(2, 3), "depthwise": number(2, 24)}[kind]
+    each = (1, 1) if kind == "depthwise" else (number(1, 12), number(1, 24))
+    kernel, dilation = pair(1, 4), pair(1, 2)
+    # Without padding, the data must be as large as what a kernel reaches over.
+    height, width = (max((k - 1) * d + 1, size) for k, d, size in zip(kernel, dilation, pair(1, 13), strict=True))
+    channels = (groups * each[0], groups * each[1])
+    return Conv2d(number(1, 2), height, width, *channels, kernel, pair(1, 3), padding, dilation, groups)
+
+
+if __name__ == "__main__":
+    main()

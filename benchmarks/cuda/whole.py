@@ -1,0 +1,280 @@
+"""Runs all benchmarks of a device with one command and without network access; running it again continues.
+
+    python -m benchmarks.cuda.whole --target cuda --folder docs/results/data/gpu --minutes 9
+
+Writes to the folder: ``doctor.txt`` and ``machine.json``, which describe the machine; ``launches.csv``, whether valid
+configs run; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1 against other engines, first with their default
+configs and later tuned; ``layers.csv``, the search methods on two layers, in depth: a search in batches of 64 is a
+random one until its second batch, and tells nothing before it has had a few. A complete step or search is not repeated
+by the next call, which finds the networks in ``work/``. With ``--self-test``, all of this is done with hardly any work,
+as on an emulated GPU.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anole.compile.stage import compile_network
+from anole.config.entries import TargetSpec
+from anole.documents import layout
+from anole.documents.build import FILE, read_build
+from anole.errors import AnoleError
+from anole.extract.stage import extract_model
+from anole.files import document_text
+from anole.host.machine import host_facts, software_versions
+from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
+from anole.project.hardware import describe_target
+from anole.project.pipeline import Pipeline
+from anole.record import Status
+from anole.search.evaluators.fixed import Fixed
+from anole.search.presets import PRESETS
+from anole.targets import get_target
+from anole.tune.options import TuneOptions
+from anole.tune.stage import tune_model
+from benchmarks.common.arguments import described, log_progress
+from benchmarks.common.checkout import declare_targets
+from benchmarks.search.variants import LAYERS, Place
+
+HOME = Path(__file__).resolve().parents[2]
+PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset != "dcoc")
+SAMPLED = 10_000
+SHARES = {"layers": 0.35, "networks": 0.4}
+"""Shares of the given time; the rest is for checking that valid configs run, and for the search that is not over."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured.
+
+    Attributes:
+        networks: torchvision's networks, with the size of their square images.
+        levels: trials of all layers of a network together; all networks reach a level before the next one begins.
+        rivals: other engines, by the kind of target, with `rounds` turns each.
+        layers: layers on which the search methods `variants` are compared, after so many `trials` on each.
+        configs: valid configs of each layer in `launched` that are to launch.
+        has_doctor: whether the machine's peak is measured.
+    """
+
+    networks: Mapping[str, int]
+    levels: Sequence[int]
+    rivals: Mapping[str, str]
+    rounds: int
+    layers: str
+    variants: str
+    trials: int
+    configs: int
+    launched: Sequence[str] = tuple(LAYERS)
+    has_doctor: bool = True
+
+
+FULL = Plan(
+    networks={"alexnet": 224, "vgg16": 224, "resnet18": 224},
+    levels=(0, 64, 192, 512, 1024),
+    rivals={"cuda": "torch,torch.compile,untuned", "cpu": "onnxruntime,torch,untuned"},
+    rounds=20,
+    # A 3x3 convolution and a 1x1 one, neither of the slowest; more layers in passing would tell less than two in depth.
+    layers="L6,L8",
+    variants=PRESETS_COMPARED,
+    # Five batches of those tuners that have batches of 64, so that four follow a fit.
+    trials=320,
+    configs=24,
+)
+
+SELF_TEST = Plan(
+    networks={"squeezenet1_1": 32},
+    levels=(2,),
+    rivals={"cuda": "", "cpu": ""},
+    rounds=2,
+    layers="small",
+    variants="random,anole",
+    trials=20,
+    configs=2,
+    launched=("small",),
+    has_doctor=False,
+)
+"""All steps with so little work that an emulated GPU does it in a minute; the figures mean nothing."""
+
+
+def main() -> None:
+    """Runs the benchmarks for the given number of minutes."""
+    parser = described(__doc__)
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="target of this machine")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of all results")
+    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--self-test", action="store_true", help="go through all steps with hardly any work")
+    given = parser.parse_args()
+    log_progress()
+    folder, target, minutes = given.folder.resolve(), given.target, given.minutes
+    declare_targets(folder / "work")
+    if (absence := _absence(target)) is not None:
+        raise SystemExit(f"cannot measure on this machine: {absence}")
+    plan = SELF_TEST if given.self_test else FULL
+    (folder / "work").mkdir(parents=True, exist_ok=True)
+    describe_machine(folder, plan)
+    check_launches(folder, target, plan)
+    compare_networks(folder, target, plan, plan.levels[:1], ends_s=float("inf"))
+    compare_searches(folder, target, plan, SHARES["layers"] * minutes)
+    compare_networks(folder, target, plan, plan.levels, time.monotonic() + 60 * SHARES["networks"] * minutes)
+
+
+def describe_machine(folder: Path, plan: Plan) -> None:
+    """Writes the description of the machine, with its peak speed."""
+    facts = {"host": host_facts(), "versions": software_versions(), "gpus": _gpus()}
+    (folder / "machine.json").write_text(document_text(facts))
+    if plan.has_doctor:
+        _write(folder / "doctor.txt", [sys.executable, "-m", "anole", "doctor"])
+
+
+def check_launches(folder: Path, target: str, plan: Plan) -> None:
+    """Writes whether valid configs run, unless the file exists.
+
+    A valid config that does not fit the device, does not build or gives wrong results shows a limit that the
+    constraints lack. `rejected_share` is the share of the layer's space that they reject, from a random sample.
+    """
+    if (path := folder / "launches.csv").exists():
+        return
+    with (part := path.with_suffix(".part")).open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("layer", "task", "size", "rejected_share", "configs", "ran_share", *Status, "first_error"))
+        rows.writerows(launches(target, plan))
+    os.replace(part, path)
+
+
+def launches(kind: str, plan: Plan) -> Iterator[tuple[object, ...]]:
+    """Yields a row for each layer, and one for all of them: random configs are built and run."""
+    total = Counter[Status]()
+    for layer in plan.launched:
+        task = Place(kind).task_of(layer)
+        space = get_target(task.target).space(task.workload)
+        drawn = space.vectors(space.draw(SAMPLED, np.random.default_rng(0)))
+        rejected = sum(space.rejections(drawn).values()) / SAMPLED
+        configs = [space.config(vector) for vector in space.sample(plan.configs, np.random.default_rng(1))]
+        with Measurer(task, MeasureOptions(Fixed(number=1, repeats=1))) as measurer:
+            measured = list(measurer.measure(configs))
+        counts = Counter(measurement.status for measurement in measured)
+        error = next((measurement.error for measurement in measured if measurement.error), "")
+        yield layer, task.label, space.size, f"{rejected:.4f}", *_shares(counts), error
+        total += counts
+    yield "all", "", "", "", *_shares(total), ""
+
+
+def _shares(counts: Counter[Status]) -> Sequence[object]:
+    """Returns the number of configs, the share that ran correctly, and the count of each status."""
+    return counts.total(), f"{counts[Status.OK] / counts.total():.4f}", *(counts[status] for status in Status)
+
+
+def compare_searches(folder: Path, target: str, plan: Plan, minutes: float) -> None:
+    """Runs the search methods on the compared layers for some minutes."""
+    where = ["--target", target, "--file", str(folder / "layers.csv"), "--minutes", f"{minutes:.2f}"]
+    compared = ["--layers", plan.layers, "--variants", plan.variants, "--trials", str(plan.trials)]
+    subprocess.run([*_benchmark("search.layers"), *where, *compared], check=True, cwd=HOME)
+
+
+def compare_networks(folder: Path, target: str, plan: Plan, levels: Sequence[int], ends_s: float) -> None:
+    """Tunes the networks to the next levels while there is time, and writes how they compare with other engines.
+
+    Nothing is compared anew that has not been tuned further.
+    """
+    project = folder / "work/networks"
+    project.mkdir(exist_ok=True)
+    networks = [Network(name, size, target) for name, size in plan.networks.items()]
+    with chdir(project):
+        changed = [_tune(network, level, ends_s) for level in levels for network in networks]
+        builds = [network.build for network in networks if (network.build / FILE).exists()]
+    rivals = ["--rivals", plan.rivals[target], "--rounds", str(plan.rounds)]
+    if builds and (any(changed) or not (folder / "networks.csv").exists()):
+        _write(folder / "networks.csv", [*_benchmark("networks.compare"), *map(str, builds), *rivals])
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of torchvision on a kind of target of this machine, in the working directory; images are square."""
+
+    name: str
+    size: int
+    target: str
+
+    @property
+    def build(self) -> Path:
+        """The folder of its build."""
+        (build,) = self.pipeline(0).spec.builds
+        return Path(build).resolve()
+
+    def pipeline(self, trials: int) -> Pipeline:
+        """Returns a pipeline with a single build."""
+        inputs = {"x": [1, 3, self.size, self.size]}
+        plain: Mapping[str, Any] = {
+            "models": {self.name: {"source": f"torchvision:{self.name}", "inputs": inputs}},
+            "targets": {self.target: {"kind": self.target}},
+            "tuning": {"preset": "anole", "total_trials": trials},
+            "builds": [{"model": self.name, "target": self.target}],
+        }
+        path = Path(f"{self.name}.yaml")
+        path.write_text(json.dumps(plain))
+        return Pipeline.load(path)
+
+
+def _tune(network: Network, trials: int, ends_s: float) -> bool:
+    """Tunes a network and builds it, unless it has as many trials or the time is up; returns whether it did."""
+    known = read_build(network.build).trials if (network.build / FILE).exists() else -1
+    if known >= trials or time.monotonic() > ends_s:
+        return False
+    logging.info("%s: %d trials", network.name, trials)
+    pipeline = network.pipeline(trials)
+    (build,) = pipeline.spec.builds.values()
+    target, manifest = network.target, pipeline.manifest(build)
+    extract_model(pipeline.spec.models[network.name], target, pipeline.descriptions[target], manifest, layout.TASKS)
+    receipts = pipeline.receipts(build)
+    if trials:  # otherwise all layers keep their default configs, and there is no receipt
+        options = TuneOptions(pipeline.tuners[build.name], build.seed, trials, layout.SHARDS)
+        tune_model(manifest, layout.TASKS, options, receipts[0])
+    compile_network(build.name, pipeline.order(build), manifest, receipts, network.build)
+    return True
+
+
+def _benchmark(name: str) -> list[str]:
+    return [sys.executable, "-m", f"benchmarks.{name}"]
+
+
+def _write(path: Path, command: Sequence[str]) -> None:
+    """Writes a command's output to a file, completely or not at all."""
+    path.with_suffix(".part").write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=HOME).stdout)
+    os.replace(path.with_suffix(".part"), path)
+
+
+def _absence(target: str) -> str | None:
+    """Returns the reason why a target of this machine cannot be measured on, or None if it can."""
+    try:
+        return get_target(describe_target(TargetSpec(target, target))).absence()
+    except AnoleError as error:
+        return str(error)
+
+
+def _gpus() -> list[str]:
+    """Returns the GPUs with their drivers, clocks and memory."""
+    query = "--query-gpu=name,driver_version,clocks.max.sm,memory.total"
+    try:
+        command = ["nvidia-smi", query, "--format=csv,noheader"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return asked.stdout.strip().splitlines()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Asks CACTI and the Aladdin models for the energies and areas of an accelerator's parts, as CSV.
+
+    python benchmarks/vta/energies.py > lib/anole_vta/accelerator/energies.csv
+
+Needs Python 3.12 or later and `pip install hwcomponents==1.0.114 hwcomponents-cacti==1.0.40
+hwcomponents-library==1.0.58 hwcomponents-neurosim`; Anole needs only the file. Energies are in picojoules for one
+access or operation, leakage in microwatts, areas in square micrometres. A memory has one port for reading and writing;
+CACTI models depths from 64 on, and the library scales down what is shallower.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+
+from hwcomponents_cacti import LPDDR4, SRAM
+from hwcomponents_library.library.aladdin import AladdinAdder, AladdinMultiplier
+
+TECHNOLOGIES_NM = (22, 32, 45, 65)
+WIDTHS_BITS = (32, 64, 128, 256, 512)
+DEPTHS = tuple(1 << log for log in range(1, 18))
+COLUMNS = ("technology_nm", "part", "width_bits", "depth", "read_pj", "write_pj", "leakage_uw", "area_um2")
+
+
+def main() -> None:
+    """Prints a row for each part."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for technology_nm in TECHNOLOGIES_NM:
+        for row in rows(technology_nm):
+            writer.writerow([technology_nm, *(f"{each:.4g}" if isinstance(each, float) else each for each in row)])
+
+
+def rows(technology_nm: int) -> Iterator[tuple[object, ...]]:
+    """Yields the parts of a technology: operations read only; memory outside of the chip has no area here."""
+    node = technology_nm * 1e-9
+    multiplier, adder, dram = AladdinMultiplier(node, width=8), AladdinAdder(node, width=32), LPDDR4(width=64)
+    for name, part, cost in (("multiplier", multiplier, multiplier.read()), ("adder", adder, adder.read())):
+        yield name, 8 if name == "multiplier" else 32, 1, 1e12 * cost.energy, 0.0, *_standing(part)
+    yield "dram", 64, 1, 1e12 * dram.read().energy, 1e12 * dram.write().energy, 0.0, 0.0
+    for width_bits in WIDTHS_BITS:
+        for depth in DEPTHS:
+            sram = SRAM(node, width=width_bits, depth=depth, size=width_bits * depth)
+            energies_pj = (1e12 * sram.read().energy, 1e12 * sram.write().energy)
+            yield "sram", width_bits, depth, *energies_pj, *_standing(sram)
+
+
+def _standing(part: AladdinAdder | AladdinMultiplier | SRAM) -> tuple[float, float]:
+    """Returns what a part leaks in microwatts and its area in square micrometres."""
+    return 1e6 * part.leak_power, 1e12 * part.area
+
+
+if __name__ == "__main__":
+    main()

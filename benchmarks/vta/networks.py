@@ -1,0 +1,145 @@
+"""The experiment of DCOC's Table 5: whole networks on the accelerator, with one block of its matrix unit.
+
+Each layer is searched on its exact table with VTA's own buffers, for 128 trials. A network's block is then the one with
+which the tried configs of all its layers take the least time; the optimum over all blocks and configs is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.search.loop import TUNER_VERSION
+from anole_vta.target import VtaTarget
+from anole_vta.templates.design import BLOCK
+from benchmarks.search.evidence import Rows
+from benchmarks.search.experiment import Experiment, Job, Row, version_of
+from benchmarks.search.variants import TABLE_VARIANTS, tuner_of
+from benchmarks.vta.tables import DESCRIPTION, TABLES, gaps_of, networks
+from tests.kit.tables import Table, read_table, replay
+
+TRIALS, SEEDS = 128, 20
+VARIANTS = ("random", "autotvm", "SA+greedy batch 16", "chameleon", "dcoc", "anole cold")
+CHECKPOINTS = (64, TRIALS)
+
+Best = Mapping[str, float]
+"""The least latency in microseconds by block, such as ``1x16x16``."""
+
+
+def jobs() -> Iterator[Job]:
+    """Yields layer, variant, seed and version; seeds are the outer loop."""
+    for seed in range(SEEDS):
+        for layer in dict.fromkeys(layer for layers in networks().values() for layer in layers):
+            for variant in VARIANTS:
+                yield layer, variant, str(seed), _version(layer, variant)
+
+
+def run(job: Job) -> Sequence[Row]:
+    """Replays a search on a table."""
+    layer, variant, seed, _ = job
+    table = _table(layer)
+    found = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, int(seed))
+    rows, gaps = table.rows([trial.config for trial in found.trials]), gaps_of(table, found)
+    figures = {f"gap_at_{n}": f"{gaps[min(n, len(gaps)) - 1]:.5f}" for n in CHECKPOINTS}
+    return [{"trials": len(rows), **figures, "blocks_us": json.dumps(_best_by_block(table, rows))}]
+
+
+def network_rows(rows: Rows) -> Rows:
+    """Returns the seconds of each network by each variant and seed that searched all its layers, and the optimum."""
+    found = {(row["layer"], row["variant"], row["seed"]): row for row in rows}
+    lines = []
+    for network, layers in networks().items():
+        for variant, seed in dict.fromkeys((variant, seed) for _, variant, seed in found):
+            own = {layer: found.get((layer, variant, seed)) for layer in layers}
+            if all(own.values()):
+                tried = {layer: json.loads(row["blocks_us"]) for layer, row in own.items() if row is not None}
+                seconds = {"latency_s": _least_s(layers, tried), "optimum_s": _optimum_s(network)}
+                written = {name: f"{value:.6f}" for name, value in seconds.items()}
+                lines.append({"network": network, "variant": variant, "seed": seed, **written})
+    return lines
+
+
+ACCELERATOR = Experiment(
+    "accelerator",
+    ("layer", "variant", "seed", "version"),
+    ("trials", *(f"gap_at_{n}" for n in CHECKPOINTS), "blocks_us"),
+    jobs,
+    run,
+)
+
+
+def _least_s(layers: Mapping[str, int], tried: Mapping[str, Best]) -> float:
+    """Returns the seconds of a network on the block within the bounds that is the best for it.
+
+    As in a build, a layer has the default config unless a tried config on the block is faster.
+    """
+    both = {
+        layer: {
+            block: min(tried[layer].get(block, np.inf), _defaults_us(layer).get(block, np.inf))
+            for block in {**tried[layer], **_defaults_us(layer)}
+        }
+        for layer in layers
+    }
+    blocks = filter(_is_allowed, set.intersection(*(set(each) for each in both.values())))
+    return 1e-6 * min(sum(n * both[layer][block] for layer, n in layers.items()) for block in blocks)
+
+
+@cache
+def _optimum_s(network: str) -> float:
+    layers = networks()[network]
+    return _least_s(layers, {layer: _all_blocks(layer) for layer in layers})
+
+
+@cache
+def _all_blocks(layer: str) -> Best:
+    return _best_by_block(_table(layer), np.arange(len(_table(layer).latencies_s)))
+
+
+def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
+    """Returns the least latency in microseconds of each block that occurs in some configs."""
+    columns = table.space.columns(table.space.vectors(table.space.every_valid_index[rows]))
+    blocks = zip(*(columns[name].tolist() for name in BLOCK), strict=True)
+    best: dict[str, float] = {}
+    for block, latency_s in zip(blocks, table.latencies_s[rows].tolist(), strict=True):
+        name = "x".join(map(str, block))
+        if np.isfinite(latency_s):
+            best[name] = min(best.get(name, np.inf), round(1e6 * latency_s, 2))
+    return best
+
+
+@cache
+def _defaults_us(layer: str) -> Best:
+    """Returns the latency in microseconds of a layer's default config on each block."""
+    table, target = _table(layer), VtaTarget(DESCRIPTION)
+    found = {}
+    for block in _all_blocks(layer):
+        default = target.with_geometry(target.geometry_of(_config(block))).default_config(table.workload)
+        found[block] = 1e6 * float(table.latencies_s[table.rows([default])[0]])
+    return found
+
+
+@cache
+def _is_allowed(block: str) -> bool:
+    target = VtaTarget(DESCRIPTION)
+    assert target.bounds is not None
+    return not target.bounds.excess(target.geometry_of(_config(block)))
+
+
+def _config(block: str) -> dict[str, int]:
+    return dict(zip(BLOCK, map(int, block.split("x")), strict=True))
+
+
+@cache
+def _table(layer: str) -> Table:
+    return read_table(TABLES / f"{layer}.json")
+
+
+@cache
+def _version(layer: str, variant: str) -> str:
+    """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
+    table = (TABLES / f"{layer}.json").read_bytes().hex()
+    return version_of(table, tuner_of(variant, variants=TABLE_VARIANTS).to_json(), TUNER_VERSION, TRIALS)

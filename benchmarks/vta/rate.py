@@ -1,0 +1,69 @@
+"""Measures how fast VTA programs are lowered and simulated, and how the time grows with their size, as CSV.
+
+    python -m benchmarks.vta.rate > docs/results/data/vta_rate.csv
+
+Every line is one program: a random config of one of ResNet-18's ten convolutions, either on VTA's own geometry or with
+the hardware searched as well. Seconds are those of one core.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from anole.errors import ConfigError
+from anole_vta.settings import describe_vta
+from anole_vta.simulator.timing import simulate
+from anole_vta.target import VtaTarget
+from anole_vta.templates.conv2d import lower_conv2d
+from anole_vta.templates.design import EPILOGUE, design_of, whole_blocks
+from benchmarks.common.arguments import described
+from benchmarks.common.rows import print_rows
+from benchmarks.vta.tables import layers_of
+
+COLUMNS = ("layer", "hardware", "instructions", "cycles", "lower_s", "simulate_s", "count_s")
+
+
+def main() -> None:
+    """Prints the lines, and the medians to standard error."""
+    parser = described(__doc__)
+    parser.add_argument("--configs", type=int, default=40, help="number of configs of each layer and mode")
+    print_rows(COLUMNS, measure(parser.parse_args().configs))
+
+
+def measure(n_configs: int) -> Iterator[dict[str, object]]:
+    """Yields the row of each program; the medians are printed after those of each mode."""
+    layers = [layer for layer, _ in layers_of("resnet18") if layer.kernel != (1, 1) or layer.height > 1]
+    for hardware in ("fixed", "search"):
+        target, seconds = VtaTarget(describe_vta(hardware=hardware)), []
+        for layer in layers:
+            space = target.space(layer)
+            for vector in space.sample(n_configs, np.random.default_rng(0)):
+                config = space.config(vector)
+                design = design_of(layer, target.geometry, config)
+                try:
+                    began_s = time.perf_counter()
+                    program = lower_conv2d(
+                        whole_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE
+                    )
+                except ConfigError:
+                    continue
+                lowered_s = time.perf_counter()
+                cycles = simulate(program.instructions, design.geometry).cycles
+                simulated_s = time.perf_counter()
+                assert target.cycles(layer, config) == cycles
+                counted_s = time.perf_counter()
+                taken_s = (lowered_s - began_s, simulated_s - lowered_s, counted_s - simulated_s)
+                seconds.append(taken_s[-1])
+                values = (layer.label, hardware, len(program.instructions), cycles, *(f"{s:.6f}" for s in taken_s))
+                yield dict(zip(COLUMNS, values, strict=True))
+        median_ms = 1e3 * statistics.median(seconds)
+        print(f"{hardware}: {len(seconds)} programs, {median_ms:.1f} ms each in the median", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

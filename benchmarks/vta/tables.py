@@ -1,0 +1,250 @@
+"""Simulates whole design spaces of layers on the accelerator, so that searches can be compared with the optimum.
+
+    python -m benchmarks.vta.tables                    # fifteen layers, with the block and the buffers as knobs
+    python -m benchmarks.vta.tables --models resnet18  # every layer of networks, with VTA's own buffers
+
+Writes one file for each layer to ``benchmarks/tables/vta_buffers`` or ``benchmarks/tables/vta``, and keeps those that
+exist. Configs that differ only in buffers with the same effect have the same program (`programs_of`), and each program
+is simulated once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import lzma
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.config.entries import ModelSpec
+from anole.errors import ConfigError, StoreError
+from anole.extract.load import load_model
+from anole.files import write_atomically
+from anole.host.machine import available_cores
+from anole.space.space import Space
+from anole.task import Conv2d, Workload
+from anole_vta.geometry import DEFAULT
+from anole_vta.settings import describe_vta
+from anole_vta.target import VtaTarget, as_conv2d
+from anole_vta.templates.design import BUFFERS, PROGRAM, hardware_config, programs_of
+from benchmarks.common.arguments import chosen, described, log_progress
+from benchmarks.common.rows import read_rows
+from tests.kit.tables import Replay, Table
+
+TABLES = Path(__file__).parents[1] / "tables/vta"
+NETWORKS = TABLES.with_name("vta_networks.csv")
+"""How often each layer, by the name of its table, occurs in each network."""
+BUFFER_TABLES = Path(__file__).parents[1] / "tables/vta_buffers"
+MODELS = (
+    *("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34"),
+    *("squeezenet1_1", "mobilenet_v2"),
+)
+"""The networks of DCOC's Table 5, which are of three families, and one of each of two others."""
+
+DESCRIPTION = describe_vta(hardware="search")
+"""The accelerator's block and buffers are searched; area and memory have the default bounds."""
+
+OWN_BUFFERS = {name: [value] for name, value in hardware_config(DEFAULT).items() if name in BUFFERS}
+"""The restriction of a space to VTA's own buffers, as in DCOC's Table 2."""
+
+LAYERS = tuple(
+    Conv2d(batch, size, size, inputs, outputs, (kernel, kernel), (stride, stride), (kernel // 2,) * 4)
+    for batch, size, inputs, outputs, kernel, stride in (
+        *((4, 56, 64, 64, 3, 1), (1, 56, 64, 64, 3, 1), (1, 28, 128, 128, 3, 1), (1, 56, 64, 128, 3, 2)),
+        *((4, 28, 128, 256, 3, 2), (1, 56, 64, 128, 1, 2), (4, 28, 128, 256, 1, 2), (1, 28, 512, 128, 1, 1)),
+        *((1, 56, 64, 256, 1, 1), (4, 56, 64, 128, 3, 2), (4, 14, 256, 256, 3, 1), (4, 28, 128, 128, 3, 1)),
+        *((4, 56, 64, 128, 1, 2), (1, 28, 256, 512, 3, 1), (1, 112, 64, 128, 3, 1)),
+    )
+)
+"""Layers of ResNet-18, ResNet-50 and VGG-16 whose spaces have 100,000 valid configs or more, as they are simulated."""
+
+_CHUNK = 16
+
+
+def main() -> None:
+    """Writes the missing tables."""
+    parser = described(__doc__)
+    parser.add_argument("--models", nargs="?", const="", help=f"all, or comma-separated, from {', '.join(MODELS)}")
+    parser.add_argument("--processes", type=int, default=available_cores())
+    given = parser.parse_args()
+    log_progress()
+    models = [] if given.models is None else chosen(given.models, MODELS)
+    found = {model: layers_of(model) for model in models}
+    if models:
+        counts = {**networks(), **{model: {_name(layer): n for layer, n in own} for model, own in found.items()}}
+        lines = (f"{model},{layer},{n}\n" for model, own in counts.items() for layer, n in own.items())
+        write_atomically(NETWORKS, "network,layer,count\n" + "".join(lines))
+    with ProcessPoolExecutor(given.processes, get_context("fork")) as pool:
+        for layer in dict.fromkeys(layer for layers in found.values() for layer, _ in layers):
+            if not (path := table_path(layer)).exists():
+                write_atomically(path, json.dumps(_table(layer, pool)) + "\n")
+        for layer in () if models else LAYERS:
+            if not (path := buffer_table_path(layer)).exists():
+                path.parent.mkdir(exist_ok=True)
+                write_atomically(path, _programs(layer, pool))
+
+
+def layers_of(model: str) -> list[tuple[Conv2d, int]]:
+    """Returns the distinct layers of a torchvision network that the accelerator runs, and how often each occurs."""
+    from anole.extract.graph import find_layers
+
+    target = VtaTarget(DESCRIPTION)
+    imported = load_model(ModelSpec(model, f"torchvision:{model}", {"x": (1, 3, 224, 224)}))
+    found: dict[Conv2d, int] = {}
+    for position, layer in enumerate(find_layers(imported)):
+        if target.takes(layer.workload, position):
+            workload = as_conv2d(layer.workload)
+            found[workload] = found.get(workload, 0) + 1
+    return list(found.items())
+
+
+def networks() -> dict[str, dict[str, int]]:
+    """Returns how often each layer, by the name of its table, occurs in each network that has tables."""
+    found: dict[str, dict[str, int]] = {}
+    for row in read_rows(NETWORKS):
+        found.setdefault(row["network"], {})[row["layer"]] = int(row["count"])
+    return found
+
+
+def costs_of(table: Table) -> NDArray[np.float64]:
+    """Returns the cost in seconds of every config of a table, shape (n,); infinity for failures."""
+    return np.nan_to_num(table.costs_s, nan=np.inf, posinf=np.inf)
+
+
+def gaps_of(table: Table, found: Replay) -> NDArray[np.float64]:
+    """Returns, after each trial, by how much more than the optimum the best one so far costs, shape (n_trials,)."""
+    costs_s = costs_of(table)
+    rows = table.rows([trial.config for trial in found.trials])
+    return np.asarray(np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1)
+
+
+def table_path(layer: Conv2d) -> Path:
+    """Returns the path of a layer's table with VTA's own buffers."""
+    return TABLES / f"{_name(layer)}.json"
+
+
+def buffer_table_path(layer: Conv2d) -> Path:
+    """Returns the path of a layer's table with searched buffers."""
+    return BUFFER_TABLES / f"{_name(layer)}.csv.xz"
+
+
+def _name(layer: Conv2d) -> str:
+    return layer.label.removeprefix("conv2d ").replace(" ", "_").replace("->", "-")
+
+
+def buffer_tables() -> dict[str, Path]:
+    """Returns the tables with searched buffers that there are, by name."""
+    paths = {_name(layer): buffer_table_path(layer) for layer in LAYERS}
+    return {name: path for name, path in paths.items() if path.exists()}
+
+
+@cache
+def buffer_table(name: str) -> Table:
+    """Returns the table of a layer with searched buffers: the latency of every valid config of its whole space.
+
+    Raises:
+        StoreError: there is no such table, or it was simulated with other programs than the template has now.
+    """
+    layer = {_name(each): each for each in LAYERS}.get(name)
+    if layer is None or not (path := buffer_table_path(layer)).exists():
+        raise StoreError(f"{name}: has no table; `python -m benchmarks.vta.tables` writes those of all layers")
+    rows = list(csv.reader(io.StringIO(lzma.decompress(path.read_bytes()).decode())))[1:]
+    recorded = np.array([row[:-1] for row in rows], dtype=np.int64)
+    cycles = np.array([row[-1] or "nan" for row in rows], dtype=np.float64)
+    target = VtaTarget(DESCRIPTION)
+    space = target.space(layer)
+    programs, _, of_each = distinct_programs(layer, space)
+    if not np.array_equal(recorded, programs):
+        raise StoreError(f"{path}: was simulated with other programs than the template has now; remove it")
+    return Table(layer, space, (cycles / target.frequency_hz)[of_each])
+
+
+def distinct_programs(layer: Conv2d, space: Space) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the distinct programs of all valid configs of a space.
+
+    Returns:
+        The rows of `programs_of`, sorted; a valid index that has each; and which of them each valid config has.
+    """
+    valid = space.every_valid_index
+    parts = (valid[at : at + 2**17] for at in range(0, len(valid), 2**17))
+    rows = np.concatenate([programs_of(layer, DEFAULT, space.columns(space.vectors(part))) for part in parts])
+    code = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        code = code * (int(column.max()) + 1) + column
+    _, first, of_each = np.unique(code, return_index=True, return_inverse=True)
+    return rows[first], valid[first], of_each
+
+
+def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
+    """Simulates all programs of a layer's space; returns a file with a line for each."""
+    began_s = time.perf_counter()
+    space = VtaTarget(DESCRIPTION).space(layer)
+    programs, indices, of_each = distinct_programs(layer, space)
+    found = list(_simulated(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
+    _log(layer, found, f"{len(of_each)} of {space.size} configs can be lowered to {len(programs)} programs", began_s)
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*PROGRAM, "cycles"])
+    for row, (cycles, _) in zip(programs.tolist(), found, strict=True):
+        writer.writerow([*row, "" if cycles is None else cycles])
+    return lzma.compress(file.getvalue().encode(), preset=9)
+
+
+def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
+    """Simulates all configs of a layer on VTA's own buffers; returns what `tests.kit.tables` reads."""
+    began_s = time.perf_counter()
+    target = VtaTarget(DESCRIPTION)
+    space = target.space(layer).restricted(OWN_BUFFERS)
+    indices = space.every_valid_index
+    found = list(_simulated(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
+    _log(layer, found, f"{len(found)} of {space.size} configs can be lowered", began_s)
+    return {
+        "workload": asdict(layer),
+        "restriction": OWN_BUFFERS,
+        "target": DESCRIPTION,
+        "cardinalities": space.cardinalities.tolist(),
+        "seconds": round(sum(each_s for _, each_s in found), 1),
+        "latency_us": [None if cycles is None else round(1e6 * cycles / target.frequency_hz, 2) for cycles, _ in found],
+    }
+
+
+Simulated = tuple[int | None, float]
+"""The cycles of a program, None if it is rejected, and the seconds of simulating it."""
+
+
+def _log(layer: Conv2d, found: Sequence[Simulated], what: str, began_s: float) -> None:
+    each_ms = 1e3 * sum(each_s for _, each_s in found) / len(found)
+    elapsed_s = time.perf_counter() - began_s
+    logging.info("%s: %s; %.0f s, %.1f ms each on one core", layer.label, what, elapsed_s, each_ms)
+
+
+def _simulated(layer: Workload, configs: list[dict[str, Any]], pool: ProcessPoolExecutor) -> Iterator[Simulated]:
+    chunks = [configs[at : at + _CHUNK] for at in range(0, len(configs), _CHUNK)]
+    for results in pool.map(_simulate_all, [layer] * len(chunks), chunks):
+        yield from results
+
+
+def _simulate_all(layer: Workload, configs: list[dict[str, Any]]) -> list[Simulated]:
+    target, found = VtaTarget(DESCRIPTION), list[Simulated]()
+    for config in configs:
+        began_s, cycles = time.perf_counter(), None
+        with suppress(ConfigError):
+            cycles = target.cycles(layer, config)
+        found.append((cycles, time.perf_counter() - began_s))
+    return found
+
+
+if __name__ == "__main__":
+    main()

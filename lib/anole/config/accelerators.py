@@ -1,0 +1,63 @@
+"""Reads the section `accelerators` of models.yaml: one accelerator each, to choose for several networks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from anole.config.entries import AcceleratorSpec, TargetSpec
+from anole.errors import TargetError
+from anole.node import Node
+from anole.targets import get_kind
+from anole.targets.kind import Exploration
+
+_LEAST_WEIGHT, _MOST_WEIGHT = 1e-9, 1e9
+
+
+def read_accelerator(
+    name: str, node: Node, models: Collection[str], targets: Mapping[str, TargetSpec]
+) -> AcceleratorSpec:
+    """Checks an entry, which names models and targets; raises SpecError for the first mistake."""
+    required = ("models", "targets")
+    entry = node.mapping(required=required)
+    chosen = _names(entry["targets"], targets, "one of the targets")
+    exploration = _exploration(entry["targets"], [targets[target] for target in chosen])
+    node.mapping(allowed=(*required, *exploration.keys))
+    own = {key: setting for key, setting in entry.items() if key not in required}
+    try:
+        settings = exploration.read(own, {target: targets[target].settings for target in chosen})
+    except TargetError as error:
+        raise entry["targets"].error(str(error)) from error
+    return AcceleratorSpec(name, _weights(entry["models"], models), tuple(chosen), settings, node.path)
+
+
+def _weights(node: Node, models: Collection[str]) -> dict[str, float]:
+    """Returns the weight of each model: 1 in a list."""
+    if not isinstance(node.value, dict):
+        return dict.fromkeys(_names(node, models, "one of the models"), 1.0)
+    given = node.mapping()
+    if not given:
+        raise node.error("is empty; name the networks that the accelerator is for")
+    for name in given:
+        Node(name, node.path, node.file).choice(models, "one of the models")
+    return {name: each.number(_LEAST_WEIGHT, _MOST_WEIGHT) for name, each in given.items()}
+
+
+def _names(node: Node, known: Collection[str], what: str) -> list[str]:
+    names: list[str] = []
+    for each in node.items():
+        if each.choice(known, what) in names:
+            raise each.error(f"found {each.value!r} a second time")
+        names.append(each.value)
+    return names
+
+
+def _exploration(node: Node, targets: Collection[TargetSpec]) -> Exploration:
+    """Returns how the hardware of targets of one kind is explored."""
+    kind, *others = {target.kind for target in targets}
+    exploration = get_kind(kind).exploration
+    if others or exploration is None:
+        raise node.error(
+            f"found targets of kind {', '.join(sorted((kind, *others)))}; they must be of one kind whose hardware can "
+            "be searched, such as vta"
+        )
+    return exploration

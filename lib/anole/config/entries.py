@@ -1,0 +1,248 @@
+"""The entries of models.yaml as frozen dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from anole.config.ranges import SizeRange
+from anole.targets.rpc.address import Remote
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A network to tune.
+
+    Attributes:
+        source: ``torchvision:<name>``, ``torch:<module>:<factory>`` or ``onnx:<path>``.
+        inputs: the shape of each input by name, in the order of the model's arguments.
+        dtypes: the types of the inputs that are not float32, by name.
+        calibration: input samples for integer targets, ``.npy`` or ``.npz``; None for random samples.
+        dims: the sizes of an ONNX file's dynamic dimensions, by their name in the file.
+        outputs: the values of an ONNX file to compute instead of its outputs; none for those of the file.
+        values: the inputs of an ONNX file that always have the same value, and are no inputs of the build: numbers or
+            nested lists, by name.
+        ranges: the sizes that a build serves, by the name of what varies. `inputs` and `dims` hold the usual ones.
+        named: the names of the extents of inputs that vary, None for all others, by input.
+    """
+
+    name: str
+    source: str
+    inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    calibration: str | None = None
+    dtypes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    dims: Mapping[str, int] = field(default_factory=dict, hash=False)
+    outputs: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, SizeRange] = field(default_factory=dict, hash=False)
+    named: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict, hash=False)
+
+    @property
+    def scheme(self) -> str:
+        """The kind of source: torchvision, torch or onnx."""
+        return self.source.partition(":")[0]
+
+    @property
+    def location(self) -> str:
+        """The source without the scheme: a torchvision name, ``module:factory`` or a path."""
+        return self.source.partition(":")[2]
+
+    def sizes(self, which: Literal["least", "small", "usual", "most"] = "usual") -> dict[str, int]:
+        """Returns one of the sizes that each range has a name for."""
+        return {name: getattr(each, which) for name, each in self.ranges.items()}
+
+    def at(self, sizes: Mapping[str, int]) -> ModelSpec:
+        """Returns the model with inputs of other sizes within its ranges than the usual ones."""
+        fixed = {
+            name: tuple(sizes.get(symbol or "", extent) for symbol, extent in zip(self.named[name], shape, strict=True))
+            if name in self.named
+            else shape
+            for name, shape in self.inputs.items()
+        }
+        dims = {name: sizes.get(name, size) for name, size in self.dims.items()}
+        return replace(self, inputs=fixed, dims=dims)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of models.yaml as plain JSON values, without the name.
+
+        Inputs are a list of pairs: their order decides which argument each one is, and JSON objects have no order.
+        """
+        inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
+        for name, symbols in self.named.items():
+            inputs[name] = [
+                extent if symbol is None else {symbol: str(self.ranges[symbol])}
+                for symbol, extent in zip(symbols, inputs[name], strict=True)
+            ]
+        inputs |= {name: {"shape": inputs[name], "dtype": dtype} for name, dtype in self.dtypes.items()}
+        inputs |= {name: {"value": value} for name, value in self.values.items()}
+        dims = {name: str(self.ranges[name]) if name in self.ranges else size for name, size in self.dims.items()}
+        # Manifests hold the entry: a key that is not given leaves it as it was before there was such a key.
+        optional = {"calibration": self.calibration, "dims": dims, "outputs": list(self.outputs)}
+        pairs = [list(pair) for pair in inputs.items()]
+        return {"source": self.source, "inputs": pairs, **{key: value for key, value in optional.items() if value}}
+
+    @classmethod
+    def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
+        """Return the model of an entry that `to_json` made; its inputs may also be an object, as in models.yaml."""
+        given = dict(entry.get("inputs", ()))
+        detailed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
+        shapes = {key: detailed[key].get("shape") if key in detailed else each for key, each in given.items()}
+        varying = Varying()
+        return cls(
+            name,
+            entry["source"],
+            {key: varying.shape(key, shape) for key, shape in shapes.items() if shape is not None},
+            entry.get("calibration"),
+            {key: each["dtype"] for key, each in detailed.items() if "dtype" in each},
+            {key: varying.size(key, size) for key, size in entry.get("dims", {}).items()},
+            tuple(entry.get("outputs", ())),
+            {key: each["value"] for key, each in detailed.items() if "value" in each},
+            varying.ranges,
+            varying.named,
+        )
+
+
+class Varying:
+    """Collects the ranges of a model while its shapes are read.
+
+    Attributes:
+        ranges, named: see `ModelSpec`.
+    """
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, SizeRange] = {}
+        self.named: dict[str, tuple[str | None, ...]] = {}
+
+    def shape(self, name: str, extents: Sequence[Any]) -> tuple[int, ...]:
+        """Returns an input's shape with the usual sizes; an extent may be a range by its name, ``{batch: 1..16}``."""
+        pairs = [next(iter(extent.items())) if isinstance(extent, Mapping) else (None, extent) for extent in extents]
+        found = tuple(extent if symbol is None else self.size(symbol, extent) for symbol, extent in pairs)
+        if any(symbol is not None for symbol, _ in pairs):
+            self.named[name] = tuple(symbol for symbol, _ in pairs)
+        return found
+
+    def size(self, symbol: str, value: int | str) -> int:
+        """Returns a size, or the usual one of a range; raises ValueError if it is neither, or another than before."""
+        if isinstance(value, int):
+            return value
+        found = SizeRange.parse(value)
+        if self.ranges.setdefault(symbol, found) != found:
+            raise ValueError(f"found {value} for {symbol}, which is {self.ranges[symbol]} elsewhere")
+        return found.usual
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """Hardware to tune for.
+
+    Attributes:
+        settings: the settings given besides the kind; `anole.targets.kind.Kind.describe` detects the rest.
+        required: whether absent hardware is an error; if false, the target's builds are skipped instead.
+        remote: the remote device that runs candidates, if it is not this machine; not part of the target's identity.
+        nodes: what a cluster's scheduler needs to choose a node that is the target; empty for this machine. Not part of
+            the target's identity.
+    """
+
+    name: str
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    file: str = "models.yaml"
+    required: bool = True
+    remote: Remote | None = None
+    nodes: Mapping[str, str | int] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class BuildSpec:
+    """A model to compile for a target.
+
+    Attributes:
+        tuning: the tuner's preset and all overrides, in plain values.
+        trials: number of configs to measure: for each task or, if the budget is shared, for all tasks together.
+        shared: whether the model's tasks share one budget (``total_trials`` or ``total_seconds``).
+        seconds: how long tasks that share a budget are tuned together at most (``total_seconds``).
+        refine: number of candidates of each task to try within the network; 0 disables refining.
+    """
+
+    name: str
+    model: str
+    target: str
+    tuning: Mapping[str, Any] = field(hash=False)
+    trials: int
+    seed: int
+    path: str = ""
+    shared: bool = False
+    refine: int = 0
+    seconds: int | None = None
+
+
+EVERY_PROGRAM = 1_000_000
+"""The budget of a search that tries all programs: more trials than any layer has programs."""
+
+
+@dataclass(frozen=True)
+class AcceleratorOrder:
+    """What the front of an accelerator depends on, except for the trials.
+
+    Attributes:
+        models: the weight of each network's latency and energy, by its name.
+        targets: the description of each target whose hardware is searched, by its name.
+        settings: those of the kind of target.
+    """
+
+    models: Mapping[str, float] = field(hash=False)
+    targets: Mapping[str, Any] = field(hash=False)
+    settings: Mapping[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True)
+class AcceleratorSpec:
+    """An accelerator to choose for several networks.
+
+    Attributes:
+        models: the weight of each network's latency and energy, by its name.
+        targets: the targets whose hardware is searched, together.
+        settings: those of the kind of target.
+    """
+
+    name: str
+    models: Mapping[str, float] = field(hash=False)
+    targets: tuple[str, ...]
+    settings: Mapping[str, Any] = field(hash=False)
+    path: str = ""
+
+    @property
+    def searches(self) -> tuple[BuildSpec, ...]:
+        """What is tuned for it: each network for each target, by all programs."""
+        return tuple(
+            BuildSpec(
+                f"{self.name}: {model} for {target}",
+                model,
+                target,
+                {"preset": "exhaustive"},
+                EVERY_PROGRAM,
+                0,
+                self.path,
+            )
+            for model in self.models
+            for target in self.targets
+        )
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The whole content of models.yaml; the tuning is that of builds that do not set their own."""
+
+    models: Mapping[str, ModelSpec]
+    targets: Mapping[str, TargetSpec]
+    builds: Mapping[str, BuildSpec]
+    tuning: Mapping[str, Any]
+    file: str = "models.yaml"
+    accelerators: Mapping[str, AcceleratorSpec] = field(default_factory=dict)
+
+    @property
+    def tuned(self) -> tuple[BuildSpec, ...]:
+        """All that tasks are tuned for: the builds, and what accelerators are explored by."""
+        explored = (search for accelerator in self.accelerators.values() for search in accelerator.searches)
+        return (*self.builds.values(), *explored)

@@ -1,0 +1,350 @@
+"""Reads and checks models.yaml; every mistake raises a `SpecError` with its YAML path."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from math import prod
+from os.path import isfile
+from pathlib import Path
+from typing import Any
+
+from anole.config.accelerators import read_accelerator
+from anole.config.entries import BuildSpec, ModelSpec, Spec, TargetSpec, Varying
+from anole.config.onnx_files import names_of
+from anole.config.source import check_source
+from anole.config.yaml_file import read_yaml
+from anole.errors import TargetError, shown, suggestion
+from anole.node import Node
+from anole.search import DEFAULT_PRESET
+from anole.targets import all_kinds, get_kind
+from anole.targets.rpc.address import Remote
+
+_BUDGETS = ("total_seconds", "total_trials", "trials")
+"""The settings in `tuning` of which one is the budget; of the defaults, the first that is there."""
+
+_COUNTS = (*_BUDGETS, "seed", "refine")
+"""The settings in `tuning` that do not belong to the tuner; all are whole numbers."""
+
+_MOST_TRIALS = 10_000
+"""The most trials that are measured within a budget of seconds."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+OWN_RESOURCES = ("_cores", "_nodes", "device", "gpu", "mem", "mem_mb", "mem_mib", "nodes", "threads")
+"""The resources of jobs that Anole or Snakemake sets; no node is chosen by them."""
+
+_LONGEST_NAME = 80
+"""Length of the longest name of a model or target: two of them and a key are one file's name."""
+
+_LONGEST_BUILD = 200
+"""Length of the longest name of a build, which names a folder and a file."""
+
+_MOST_ELEMENTS = 2**31
+"""The largest number of elements of an input."""
+
+_RANGE_NAME = "the name of a range has letters, digits and underscores"
+
+_MOST_NUMBERS = 10_000
+"""The largest number of numbers that an input's fixed value has; the database keeps them with each manifest."""
+
+_MOST_NUMBER = 1e300
+
+_DTYPES = ("float32", "int32", "int64", "bool")
+"""The allowed input types of a torch network, the first by default; an ONNX file names its own."""
+
+
+def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Spec:
+    """Reads and checks models.yaml; overrides, which ``snakemake --config`` gives, are laid over it level by level.
+
+    Raises:
+        SpecError: the file is missing, is not YAML, or holds a mistake.
+    """
+    mapping = read_yaml(Path(path))
+    if overrides:
+        mapping = _laid_over(mapping, overrides)
+    return parse_spec(mapping, str(path), Path(path).parent)
+
+
+def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path()) -> Spec:
+    """Checks a loaded models.yaml, whose sources are in the project; raises SpecError for the first mistake."""
+    top = Node(mapping, "", file).mapping(
+        allowed=("models", "targets", "tuning", "builds", "accelerators"), required=("models", "targets")
+    )
+    if "accelerators" not in top:
+        Node(mapping, "", file).mapping(required=("builds",))
+    models = {name: _model(name, node, project) for name, node in _named(top["models"])}
+    targets = {name: _target(name, node) for name, node in _named(top["targets"])}
+    given = top["tuning"].mapping() if "tuning" in top else {}
+    tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, "refine": 0, **_tuning(given)}
+    builds: dict[str, BuildSpec] = {}
+    for node in top["builds"].items() if "builds" in top else ():
+        build = _build(node, tuning, models, targets)
+        if build.name in builds:
+            raise node.error(
+                f"found a second build named {build.name!r}, as {builds[build.name].path} is; "
+                "give one of them its own `name`"
+            )
+        builds[build.name] = build
+    named = _named(top["accelerators"]) if "accelerators" in top else ()
+    accelerators = {name: read_accelerator(name, node, models, targets) for name, node in named}
+    return Spec(models, targets, builds, _tuner_of(tuning), file, accelerators)
+
+
+def _model(name: str, node: Node, project: Path) -> ModelSpec:
+    entry = node.mapping(allowed=("source", "inputs", "dims", "outputs", "calibration"), required=("source",))
+    check_source(entry["source"], project)
+    source = entry["source"].text()
+    is_onnx = source.startswith("onnx:")
+    given = entry["inputs"].mapping() if "inputs" in entry else {}
+    fixed = {key for key, each in given.items() if is_onnx and isinstance(each.value, dict) and "value" in each.value}
+    varying = Varying()
+    inputs, dtypes = _inputs({key: each for key, each in given.items() if key not in fixed}, is_onnx, varying)
+    if not inputs and not is_onnx:
+        raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
+    for key in ("dims", "outputs"):
+        if key in entry and not is_onnx:
+            raise entry[key].error("is for ONNX files, which have names for dimensions and values")
+    dims = entry["dims"].mapping() if "dims" in entry else {}
+    outputs = entry["outputs"].items() if "outputs" in entry else []
+    model = ModelSpec(
+        name,
+        source,
+        inputs,
+        _file(entry["calibration"], project) if "calibration" in entry else None,
+        dtypes,
+        {key: _extent(each, key, varying) for key, each in dims.items()},
+        _outputs(outputs),
+        {key: _value(given[key]) for key in given if key in fixed},
+        varying.ranges,
+        varying.named,
+    )
+    if is_onnx and (given or dims or outputs):
+        _check_names(project / model.location, given, dims, outputs)
+    return model
+
+
+def _check_names(file: Path, inputs: Mapping[str, Node], dims: Mapping[str, Node], outputs: Iterable[Node]) -> None:
+    """Raises a `SpecError` for a name that an ONNX file does not have."""
+    names = names_of(file)
+    if names is None:
+        return
+    for name, node in inputs.items():
+        if name not in names.inputs:
+            raise node.error(f"{file.name} has no such input; {suggestion(name, names.inputs)}")
+    for name, node in dims.items():
+        if name not in names.symbols:
+            raise node.error(f"{file.name} has no such dynamic dimension; {suggestion(name, names.symbols)}")
+    for node in outputs:
+        node.choice(names.computed, f"computed by an operator of {file.name}")
+
+
+def _inputs(
+    given: Mapping[str, Node], is_onnx: bool, varying: Varying
+) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """Returns the shape of each input, and the types of those that are not float32."""
+    shapes, dtypes = {}, {}
+    for name, each in given.items():
+        if not isinstance(each.value, dict):
+            shapes[name] = _shape(each, name, varying)
+            continue
+        typed = each.mapping(allowed=("shape", "dtype"), required=("shape", "dtype"))
+        shapes[name], dtype = _shape(typed["shape"], name, varying), typed["dtype"].choice(_DTYPES, "a type of inputs")
+        if is_onnx:
+            raise typed["dtype"].error("an ONNX file names the types of its inputs; give only the shape")
+        if dtype != _DTYPES[0]:
+            dtypes[name] = dtype
+    return shapes, dtypes
+
+
+def _value(node: Node) -> Any:
+    """Returns the number, or the nested list of numbers, that an input always has."""
+    value = node.mapping(allowed=("value",))["value"]
+    numbers, n_numbers = [value], 0
+    while numbers:
+        each = numbers.pop()
+        n_numbers += 1
+        if n_numbers > _MOST_NUMBERS:
+            raise value.error(f"found more than {_MOST_NUMBERS} numbers, which is the most allowed")
+        if isinstance(each.value, list):
+            if len({len(item) if isinstance(item, list) else None for item in each.value}) > 1:
+                raise each.error("found lists of different lengths; a list has lists of one length, or numbers")
+            numbers += each.items()
+        elif not isinstance(each.value, bool):
+            each.number(-_MOST_NUMBER, _MOST_NUMBER)
+    return value.value
+
+
+def _outputs(nodes: Iterable[Node]) -> tuple[str, ...]:
+    found: list[str] = []
+    for each in nodes:
+        if each.text() in found:
+            raise each.error(f"found {each.value!r} a second time; name each output once")
+        found.append(each.text())
+    return tuple(found)
+
+
+def _file(node: Node, project: Path) -> str:
+    path = node.text()
+    if not isfile(project / path):
+        raise node.error(f"found no file {path} in {project.resolve()}")
+    return path
+
+
+def _shape(node: Node, name: str, varying: Varying) -> tuple[int, ...]:
+    extents = [
+        _range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=0) for each in node.items()
+    ]
+    shape = varying.shape(name, extents)
+    symbols = varying.named.get(name, (None,) * len(shape))
+    largest = [varying.ranges[symbol].most if symbol else each for symbol, each in zip(symbols, shape, strict=True)]
+    if prod(largest) > _MOST_ELEMENTS:
+        raise node.error(f"found {str(list(shape))[:80]}; an input has at most {_MOST_ELEMENTS} elements")
+    return shape
+
+
+def _range_of(node: Node, varying: Varying) -> dict[str, str]:
+    """Returns the name of an extent that varies, with its range."""
+    entry = node.mapping()
+    if len(entry) != 1:
+        raise node.error(f"found {shown(node.value)}; an extent that varies has one name and a range: {{batch: 1..16}}")
+    ((symbol, each),) = entry.items()
+    if not symbol.isidentifier():
+        raise node.error(f"found the name {symbol!r}; {_RANGE_NAME}")
+    each.text()
+    _size(each, symbol, varying)
+    return {symbol: each.text()}
+
+
+def _extent(node: Node, symbol: str, varying: Varying) -> int:
+    """Returns a size, or the usual one of a range."""
+    is_range = isinstance(node.value, str) and ".." in node.value
+    if is_range and not symbol.isidentifier():
+        raise node.error(f"found a range of {symbol!r}; {_RANGE_NAME}. Give the shapes in `inputs` instead")
+    return _size(node, symbol, varying) if is_range else node.whole(least=0, most=_MOST_ELEMENTS)
+
+
+def _size(node: Node, symbol: str, varying: Varying) -> int:
+    try:
+        return varying.size(symbol, node.value)
+    except ValueError as error:
+        raise node.error(str(error)) from error
+
+
+def _target(name: str, node: Node) -> TargetSpec:
+    entry = node.mapping(required=("kind",))
+    kind_name = entry["kind"].text()
+    try:
+        kind = get_kind(kind_name)
+    except TargetError as error:
+        entry["kind"].choice(all_kinds(), "a kind of target")
+        raise entry["kind"].error(str(error)) from error
+    elsewhere = ("measure",) if kind.measurable_elsewhere else ()
+    node.mapping(allowed=("kind", *kind.keys, *elsewhere, "required", "nodes"))
+    required = entry["required"].flag() if "required" in entry else True
+    remote = Remote.read(entry["measure"]) if "measure" in entry else None
+    nodes = _nodes(entry["nodes"]) if "nodes" in entry else {}
+    if nodes and remote is not None:
+        raise entry["nodes"].error("the target is measured elsewhere (`measure`); leave one of them out")
+    return TargetSpec(name, kind_name, kind.read(node, remote), node.file, required, remote, nodes)
+
+
+def _nodes(node: Node) -> dict[str, str | int]:
+    """Returns what a cluster's scheduler needs to choose a node."""
+    entry = node.mapping()
+    if not entry:
+        raise node.error("is empty; give what the scheduler needs, such as `nodes: {partition: amd}`")
+    for name, each in entry.items():
+        if not name.isidentifier() or name in OWN_RESOURCES:
+            raise each.error("is no resource that a node is chosen by; `partition` and `node_selector` are some")
+    return {name: _resource(each) for name, each in entry.items()}
+
+
+def _resource(node: Node) -> str | int:
+    return node.text() if isinstance(node.value, str) else node.whole(least=0)
+
+
+def _build(
+    node: Node, defaults: Mapping[str, Any], models: Mapping[str, ModelSpec], targets: Mapping[str, TargetSpec]
+) -> BuildSpec:
+    entry = node.mapping(required=("model", "target"))
+    model = entry["model"].choice(models, "one of the models")
+    target = entry["target"].choice(targets, "one of the targets")
+    if models[model].ranges and not get_kind(targets[target].kind).serves_ranges:
+        shown = ", ".join(f"{symbol}: {each}" for symbol, each in models[model].ranges.items())
+        raise entry["model"].error(
+            f"found {model} with the range {shown}; only targets of kind cpu serve ranges. Give fixed sizes, and a "
+            "model for each"
+        )
+    own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
+    tuning = {**defaults, **_tuning(own)}
+    name = _name(entry["name"], _LONGEST_BUILD) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
+    budget = next(each for given in (own, defaults) for each in _BUDGETS if each in given)
+    seconds = tuning[budget] if budget == "total_seconds" else None
+    trials, shared = _MOST_TRIALS if seconds else tuning[budget], budget != "trials"
+    refine = _refine(node, tuning["refine"], targets[target])
+    return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared, refine, seconds)
+
+
+def _refine(node: Node, refine: int, target: TargetSpec) -> int:
+    """Checks that a network that is refined can be timed on its target."""
+    if refine and (target.remote is not None or not get_kind(target.kind).observable):
+        place = "elsewhere" if target.remote is not None else f"of kind {target.kind}"
+        raise node.error(
+            f"found refine: {refine}, which is for this machine's processor; target {target.name} is {place}; "
+            "give the build `refine: 0`"
+        )
+    return refine
+
+
+def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
+    """Checks the settings that all tuners share; `anole.search.presets` checks the rest."""
+    for name in _COUNTS:
+        if name in settings:
+            settings[name].whole(least=0)
+    first, *others = [name for name in _BUDGETS if name in settings] or [""]
+    if others:
+        one_of = "`trials` for each task, or `total_trials` or `total_seconds` for all together"
+        raise settings[first].error(f"found beside {others[0]}; a budget is {one_of}")
+    if "preset" in settings:
+        settings["preset"].text()
+    return {name: setting.value for name, setting in settings.items()}
+
+
+def _tuner_of(tuning: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tuning.items() if name not in _COUNTS}
+
+
+def _named(node: Node) -> list[tuple[str, Node]]:
+    entries = node.mapping()
+    if not entries:
+        raise node.error("is empty")
+    for name in entries:
+        _name(Node(name, node.path, node.file), _LONGEST_NAME)
+    return list(entries.items())
+
+
+def _name(node: Node, longest: int) -> str:
+    name = node.text()
+    if len(name) > longest:
+        raise node.error(f"found a name of {len(name)} characters; at most {longest} are allowed")
+    if not _NAME.fullmatch(name):
+        raise node.error(f"found {name!r}; a name consists of letters, digits and _ . + -")
+    return name
+
+
+def _laid_over(below: object, above: object) -> object:
+    if isinstance(above, Mapping):
+        lower = below if isinstance(below, Mapping) else {}
+        return {**lower, **{key: _laid_over(lower.get(key), value) for key, value in above.items()}}
+    return _number(above) if isinstance(above, str) else above
+
+
+def _number(text: str) -> object:
+    """Converts text to the number it represents, since Snakemake passes the values inside a mapping as text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if type(value) in (int, float) else text

@@ -1,0 +1,238 @@
+"""Checks what a model's `source` points to, without importing torch or the user's code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from importlib.machinery import all_suffixes
+from os.path import isdir, isfile
+from pathlib import Path
+
+from anole.config.onnx_files import OnnxFileError, external_files
+from anole.errors import cause
+from anole.host.launcher import LIBRARY, callers_packages
+from anole.node import Node
+
+_SCHEMES = ("torchvision", "torch", "onnx")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of an environment that hold installed packages."""
+
+
+def check_source(node: Node, project: Path) -> None:
+    """Checks that a model's ``source`` exists in the project or is installed; raises SpecError if it does not."""
+    scheme, colon, location = node.text().partition(":")
+    if not colon or scheme not in _SCHEMES:
+        forms = "torchvision:<name>, torch:<module>:<factory> or onnx:<path>"
+        raise node.error(f"found {node.value!r}; a source is {forms}")
+    if scheme == "torchvision":
+        Node(location, node.path, node.file).choice(torchvision_models(), "a torchvision model")
+    elif scheme == "onnx":
+        if not isfile(project / location):
+            raise node.error(f"found no file {location!r} in {project.resolve()}")
+        try:
+            external_files(project / location)
+        except OnnxFileError as error:
+            raise node.error(f"{location}: {error}") from error
+    else:
+        _check_factory(node, location, project)
+
+
+@lru_cache(maxsize=1)
+def torchvision_models() -> tuple[str, ...]:
+    """Returns the names that `torchvision.models.get_model` accepts, read from torchvision's source code."""
+    package = importlib.util.find_spec("torchvision")
+    if package is None or not package.submodule_search_locations:
+        return ()
+    names = set()
+    for file in Path(package.submodule_search_locations[0], "models").rglob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef):
+                names |= {name for decorator in node.decorator_list for name in _registered(decorator, node.name)}
+    return tuple(sorted(names))
+
+
+def find_module(name: str, project: Path) -> Path | None:
+    """Finds a module's file without importing its parents; the project folder is searched first.
+
+    The file of a package is its ``__init__.py``, or its folder if it has none.
+    """
+    top, *rest = name.split(".")
+    place = _module_in(project, top)
+    if place is None or place.is_dir():
+        place = _installed(top) or place
+    for part in rest:
+        if place is None:
+            return None
+        place = _module_in(place.parent if place.name == "__init__.py" else place, part)
+    return place
+
+
+def module_names(file: Path) -> frozenset[str] | None:
+    """Returns the names that a Python file defines at its top level, or None if its text does not tell.
+
+    Raises:
+        SyntaxError: the file is not Python.
+    """
+    return _names(_tree(file))
+
+
+def model_files(source: str, project: Path) -> list[Path]:
+    """Returns the files that define a model, relative to the project; when one changes, the model may change.
+
+    For ONNX these are the file itself and the files beside it that hold its weights; for a torch factory, its module
+    and all modules that it imports, directly or not, from the project or from a source folder on ``PYTHONPATH``, whose
+    paths are absolute; for torchvision, nothing.
+
+    Raises:
+        OnnxFileError: a weight of an ONNX file is not within a file of the same folder.
+    """
+    scheme, _, location = source.partition(":")
+    if scheme == "onnx":
+        path = Path(location)
+        beside = external_files(project / path) if isfile(project / path) else []
+        return [path, *(path.parent / file for file in beside)]
+    if scheme == "torch":
+        return sorted(_import_closure(location.partition(":")[0], project))
+    return []
+
+
+def _check_factory(node: Node, location: str, project: Path) -> None:
+    module, colon, factory = location.partition(":")
+    dotted = all(part.isidentifier() for part in module.split("."))
+    if not colon or not dotted or not factory.isidentifier():
+        raise node.error(f"found {node.value!r}; a torch source is torch:<package.module>:<factory>")
+    file = find_module(module, project)
+    if file is None:
+        raise node.error(f"found no module {module!r}, neither in {project.resolve()} nor installed")
+    try:
+        names = module_names(file) if file.suffix == ".py" else None
+    except SyntaxError as error:
+        place = f"{file}, line {error.lineno}," if error.lineno else f"{file}"
+        raise node.error(f"{place} is not Python: {error.msg}") from error
+    if names is not None:
+        Node(factory, node.path, node.file).choice(sorted(names), f"defined by {module}")
+
+
+def _import_closure(module: str, project: Path) -> set[Path]:
+    files: set[Path] = set()
+    places = [project, *_source_folders()]
+    names, seen = [module], set()
+    while names:
+        name = names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        is_own = any(_module_in(place, name.partition(".")[0]) for place in places)
+        file = find_module(name, project) if is_own else None
+        if file is None or file.suffix != ".py" or not any(_is_source(file, place) for place in places):
+            continue
+        files.add(file.relative_to(project) if file.is_relative_to(project) else file)
+        package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+        try:
+            tree = _tree(file)
+        except SyntaxError:
+            continue
+        names += [prefix for imported in _imported(tree, package) for prefix in _prefixes(imported)]
+        names += _prefixes(package)
+    return files
+
+
+def _is_source(file: Path, place: Path) -> bool:
+    """Returns whether a file lies in a folder, and not in an environment within it."""
+    return file.is_relative_to(place) and _INSTALLED.isdisjoint(file.relative_to(place).parts)
+
+
+def _source_folders() -> list[Path]:
+    """Returns the folders on ``PYTHONPATH`` that hold sources that may change, and not installed packages or Anole."""
+    folders = map(Path, callers_packages())
+    return [folder for folder in folders if folder != LIBRARY and next(folder.glob("*.dist-info"), None) is None]
+
+
+def _tree(file: Path) -> ast.Module:
+    """Returns the syntax tree of a Python file; raises SyntaxError if the file is not Python, or cannot be read."""
+    try:
+        state = file.stat()
+        return _parsed(file, state.st_mtime_ns, state.st_size)
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        raise SyntaxError(f"it cannot be read: {cause(error)}") from error
+
+
+# Many models may come from one module: it is read once, and again when its time or size has changed.
+@lru_cache(maxsize=256)
+def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
+    return ast.parse(file.read_bytes(), str(file))
+
+
+@lru_cache(maxsize=256)
+def _names(tree: ast.Module) -> frozenset[str] | None:
+    """Returns the names that a module defines, or None if its text does not tell."""
+    try:
+        names = set(_bound(tree.body))
+    except RecursionError as error:
+        raise SyntaxError("it is nested too deeply") from error
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
+
+
+def _module_in(folder: Path, name: str) -> Path | None:
+    files = [folder / name / "__init__.py", *(folder / f"{name}{suffix}" for suffix in all_suffixes())]
+    found = next((file for file in files if isfile(file)), None)
+    return found or (folder / name if isdir(folder / name) else None)
+
+
+def _installed(name: str) -> Path | None:
+    importlib.invalidate_caches()
+    try:
+        found = importlib.util.find_spec(name)
+    except ValueError:  # Some modules, such as __main__, have no spec.
+        return None
+    return Path(found.origin) if found and found.has_location and found.origin else None
+
+
+@lru_cache(maxsize=256)
+def _imported(tree: ast.Module, package: str) -> tuple[str, ...]:
+    """Returns the names of all modules that a module of a package may import."""
+    return tuple(_imports(tree, package))
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _prefixes(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[: n + 1]) for n in range(len(parts)) if name]
+
+
+def _registered(decorator: ast.expr, function: str) -> list[str]:
+    if not isinstance(decorator, ast.Call) or getattr(decorator.func, "id", None) != "register_model":
+        return []
+    given = [*decorator.args, *(keyword.value for keyword in decorator.keywords if keyword.arg == "name")]
+    return [str(node.value) for node in given if isinstance(node, ast.Constant)] or [function]
+
+
+def _bound(body: Sequence[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        else:
+            blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+            blocks += [handler.body for handler in getattr(node, "handlers", [])]
+            for block in blocks:
+                yield from _bound(block)
+            own = [node] if not any(blocks) else [getattr(node, "target", None), *getattr(node, "items", [])]
+            for child in (child for part in own if part is not None for child in ast.walk(part)):
+                if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                    yield child.id

@@ -1,0 +1,1 @@
+"""The library over TVM's IR that importers, passes and targets share."""

@@ -1,0 +1,133 @@
+"""Folds the transposition of a matrix product's right operand into the product.
+
+The result is an einsum, because Relax's own matrix product cannot express a transposed operand; of bytes, whose
+operands have two types, it is an operator of its own.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from string import ascii_lowercase
+from typing import Any
+
+import tvm.ir._ffi_api
+from tvm import ir, relax, te
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.ir.mutators import bound, extents, operator_of, rewritten
+
+TRANSPOSED_BYTES = "anole.transposed_bytes"
+
+
+def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
+    left, right = (operand.ty.shape.values for operand in call.args)
+    return relax.TensorType([*left[:-1], right[-2]], "int32")
+
+
+def _legalize(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    return builder.call_te(_multiplied, *call.args)
+
+
+def _multiplied(left: te.Tensor, right: te.Tensor) -> te.Tensor:
+    """Returns the products of int32; TVM's own definition refuses extents that are equal expressions."""
+    *batch, rows, inner = left.shape
+    k = te.reduce_axis((0, inner), "k")
+
+    def point(*at: Any) -> Any:
+        *own, row, column = at
+        return te.sum(left[(*own, row, k)].astype("int32") * right[(*own, column, k)].astype("int32"), axis=k)
+
+    return te.compute((*batch, rows, right.shape[-2]), point, name="transposed_bytes")
+
+
+tvm.ir._ffi_api.RegisterOp(TRANSPOSED_BYTES, "The products of matrices of uint8 and of int8, which lie transposed.")
+ir.register_op_attr(TRANSPOSED_BYTES, "FInferType", _product_type)
+ir.register_op_attr(TRANSPOSED_BYTES, "FLegalize", _legalize)
+ir.register_op_attr(TRANSPOSED_BYTES, "FPurity", True)
+
+
+def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
+    """Returns the module with right operands read as they lie in memory, where only a transposition is in between."""
+    return rewritten(module, _Absorber)
+
+
+def is_transposed_product(call: ir.Expr) -> bool:
+    """Returns whether an expression is a product that reads its right operand transposed."""
+    if operator_of(call) == TRANSPOSED_BYTES:
+        return True
+    operands = call.args[0] if operator_of(call) == "relax.einsum" else None
+    if not isinstance(operands, relax.Tuple) or len(operands.fields) != 2:
+        return False
+    left, right = (len(operand.ty.shape) for operand in operands.fields)
+    return left >= 2 and right >= 2 and str(call.attrs.subscripts) == _subscripts(left, right)
+
+
+def transposed_product(left: ir.Expr, right: ir.Expr) -> ir.Call:
+    """Returns the product that reads its right operand transposed."""
+    if str(left.ty.dtype) == "uint8":
+        return relax.Call(ir.Op.get(TRANSPOSED_BYTES), [left, right])
+    return relax.op.einsum((left, right), _subscripts(len(left.ty.shape), len(right.ty.shape)))
+
+
+def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
+    """Returns the data and the weight, or the left and the right operand, of an anchor operator."""
+    data, weight = call.args[0].fields if call.op.name == "relax.einsum" else call.args
+    return data, weight
+
+
+def _subscripts(left: int, right: int) -> str:
+    """Returns the einsum subscripts of such a product, given the number of axes of both operands."""
+    batch = ascii_lowercase[: left - 2]
+    return f"{batch}yz,{batch[left - right :] if right > 2 else ''}xz->{batch}yx"
+
+
+@mutator
+class _Absorber(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.visit_expr_post_order(call)
+        if operator_of(call) != "relax.matmul":
+            return call
+        left, right = call.args
+        batches = [list(operand.ty.shape)[:-2] for operand in (left, right)]
+        if min(len(left.ty.shape), len(right.ty.shape)) < 2 or (batches[1] and batches[0] != batches[1]):
+            return call
+        transposed = self._transposed(right)
+        if transposed is None:
+            return call
+        product = transposed_product(left, transposed)
+        dtype = str(self.builder_.normalize(call).ty.dtype)
+        return product if dtype == str(left.ty.dtype) else relax.op.astype(product, dtype)
+
+    def _transposed(self, value: ir.Expr) -> ir.Expr | None:
+        """Returns a value with its last two axes exchanged, or None where that would not make its rows contiguous.
+
+        Between the value and its permutation, scaling, subtracting a zero point, conversions and reshaping the batch
+        axes are allowed.
+        """
+        call = bound(self, value)
+        name = operator_of(call)
+        if call is None or not name:
+            return None
+        if name == "relax.permute_dims":
+            return self._permuted(call)
+        shape = extents(call)
+        splits_batch = name == "relax.reshape" and extents(call.args[0])[-2:] == shape[-2:]
+        is_of_one = name in ("relax.multiply", "relax.subtract") and prod(extents(call.args[1])) == 1
+        alike = is_of_one or name == "relax.astype"
+        inner = self._transposed(call.args[0]) if splits_batch or alike else None
+        if inner is None:
+            return None
+        if alike:
+            return self.builder_.emit(relax.Call(call.op, [inner, *call.args[1:]], call.attrs))
+        *batch, rows, columns = call.ty.shape
+        return self.builder_.emit(relax.op.reshape(inner, (*batch, columns, rows)))
+
+    def _permuted(self, call: ir.Call) -> ir.Expr | None:
+        rank = len(call.ty.shape)
+        axes = [int(axis) for axis in call.attrs.axes or reversed(range(rank))]
+        if rank < 2 or axes[-2] != rank - 1:
+            return None
+        exchanged = [*axes[:-2], axes[-1], axes[-2]]
+        if exchanged == list(range(rank)):
+            return call.args[0]
+        return self.builder_.emit(relax.op.permute_dims(call.args[0], exchanged))

@@ -1,0 +1,244 @@
+"""Extents that vary: symbols in shapes, and the usual sizes that stand for them wherever a number decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count, product
+from math import isqrt
+from typing import Any, Protocol
+
+import tvm_ffi
+from tvm import relax, sym, tirx
+
+
+class Ends(Protocol):
+    """What is asked of a range of sizes; see `anole.config.ranges.SizeRange`."""
+
+    @property
+    def least(self) -> int:
+        """The least size."""
+
+    @property
+    def small(self) -> int:
+        """The largest size that has the programs of the least one."""
+
+    @property
+    def most(self) -> int:
+        """The largest size."""
+
+
+_USUAL: ContextVar[Mapping[str, int]] = ContextVar("usual sizes")
+_RANGES: ContextVar[Mapping[str, Ends]] = ContextVar("ranges")
+
+_COMPUTED = "anole.computed_extents"
+"""The attribute of a function that tells what stands behind symbols with the text of an extent as name."""
+
+_OPERATORS = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
+_CALLS = {tirx.Min: "min", tirx.Max: "max", tirx.FloorDiv: "floordiv", tirx.FloorMod: "floormod"}
+
+
+@contextmanager
+def standing_for(sizes: Mapping[str, int], ranges: Mapping[str, Ends] | None = None) -> Iterator[None]:
+    """Lets sizes stand for the symbols of these names within the context, and tells their ranges if they are given."""
+    former, former_ranges = _USUAL.set(sizes), None if ranges is None else _RANGES.set(ranges)
+    try:
+        yield
+    finally:
+        _USUAL.reset(former)
+        if former_ranges is not None:
+            _RANGES.reset(former_ranges)
+
+
+def is_small(symbols: Sequence[tirx.Var]) -> Any:
+    """Returns the condition that all symbols are small sizes of their ranges."""
+    ranges = _RANGES.get({})
+    return tirx.all(*(symbol <= ranges[str(symbol.name)].small for symbol in symbols))
+
+
+def is_known(symbol: tirx.Var) -> bool:
+    """Returns whether a size stands for a symbol."""
+    return str(symbol.name) in _USUAL.get({})
+
+
+def usual(extent: Any) -> int | None:
+    """Returns an extent with the usual sizes; None if it has symbols and nothing stands for them."""
+    if isinstance(extent, (int, tirx.IntImm)):
+        return int(extent)
+    found = sym.Analyzer().simplify(tvm_ffi.structural_map(extent, (tirx.Var, _valued)))
+    return int(found) if isinstance(found, tirx.IntImm) else None
+
+
+def largest(extent: Any) -> int | None:
+    """Returns the largest value of an extent at the ends of all ranges; None if it has other symbols."""
+    ranges = _RANGES.get({})
+    found = []
+    for ends in product(*((each.least, each.most) for each in ranges.values())):
+        with standing_for(dict(zip(ranges, ends, strict=True))):
+            found.append(usual(extent))
+    known = [value for value in found if value is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def is_number(extent: Any) -> bool:
+    """Returns whether an extent does not vary."""
+    return isinstance(extent, (int, tirx.IntImm))
+
+
+def are_numbers(extents: Iterable[Any]) -> bool:
+    """Returns whether none of some extents varies."""
+    return all(map(is_number, extents))
+
+
+def simplified(extent: Any) -> Any:
+    """Returns an extent, an expression, in its simplest form."""
+    return sym.Analyzer().simplify(extent)
+
+
+def text_of(extent: Any, calls: bool = False) -> str:
+    """Returns an extent as Python has it, such as ``batch * 2``; TVM changes some names where it prints them.
+
+    Args:
+        extent: the extent.
+        calls: whether quotients and remainders are calls of `floordiv` and `floormod`, for other languages.
+    """
+    if isinstance(extent, (int, tirx.IntImm)):
+        return str(int(extent))
+    if isinstance(extent, tirx.Var):
+        return str(extent.name)
+    kind = type(extent)
+    if kind not in {**_OPERATORS, **_CALLS}:
+        return str(extent)
+    sides = (extent.a, extent.b)
+    texts = [text_of(each, calls) for each in sides]
+    if kind not in _OPERATORS or (calls and kind in _CALLS):
+        return f"{_CALLS[kind]}({', '.join(texts)})"
+    parts = (f"({text})" if type(each) in _OPERATORS else text for text, each in zip(texts, sides, strict=True))
+    return f" {_OPERATORS[kind]} ".join(parts)
+
+
+def varying_texts(shape: Iterable[Any], calls: bool = False) -> tuple[str | None, ...] | None:
+    """Returns the texts of the extents that vary, see `text_of`, and None for all others; None if none does."""
+    texts = tuple(None if is_number(extent) else text_of(extent, calls) for extent in shape)
+    return texts if any(texts) else None
+
+
+def usual_shape(shape: Any) -> tuple[int, ...] | None:
+    """Returns a shape with the usual sizes; None if it is not known."""
+    found = [usual(extent) for extent in shape] if shape is not None else [None]
+    return tuple(extent for extent in found if extent is not None) if None not in found else None
+
+
+def symbols_of(func: tirx.PrimFunc) -> list[tirx.Var]:
+    """Returns the symbols in the shapes of a function's parameters, each once."""
+    return _symbols([param.ty for param in func.params])
+
+
+def unbound_symbols(types: Sequence[Any]) -> list[tirx.Var]:
+    """Returns the symbols of tensor types that are no extent by themselves, so that no tensor tells them."""
+    extents = [extent for ty in types for extent in ty.shape]
+    return [symbol for symbol in _symbols(types) if not any(symbol.same_as(extent) for extent in extents)]
+
+
+def symbols_in(ty: Any) -> list[tirx.Var]:
+    """Returns the symbols in a type's shape as often as they occur, in order; nothing for other types."""
+    found: list[tirx.Var] = []
+    for extent in getattr(ty, "shape", None) or ():
+        tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
+    return found
+
+
+def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
+    return list({str(symbol.name): symbol for ty in types for symbol in symbols_in(ty)}.values())
+
+
+def in_plain_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tirx.PrimFunc:
+    """Returns what a function becomes if, while it is changed, each computed extent of its parameters is a symbol.
+
+    TVM cannot tell that there are at least ``batch * 4`` in ``(batch * 4 + 127) // 128 * 128``.
+    """
+    found = act(with_plain_extents(func))
+    computed = computed_extents(found)
+    return with_extents(found.without_attr(_COMPUTED), computed) if computed else found
+
+
+def computed_extents(func: tirx.PrimFunc) -> dict[str, Any]:
+    """Returns the extents that `with_plain_extents` replaced, by their text."""
+    return dict(func.attrs[_COMPUTED]) if func.attrs and _COMPUTED in func.attrs else {}
+
+
+def with_extents(node: Any, extents: Mapping[str, Any]) -> Any:
+    """Returns a function or an expression with extents instead of the symbols that are named as their text."""
+    return tvm_ffi.structural_map(node, (tirx.Var, lambda each: extents.get(str(each.name), each)))
+
+
+def with_plain_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns a function with a symbol for each extent of its parameters that is computed, by its text as name."""
+    computed = _computed([param.ty for param in func.params])
+    if not computed:
+        return func
+    symbols = _symbols_for(computed)
+
+    def plain(each: Any) -> Any:
+        return next((symbols[text] for text, own in computed.items() if tvm_ffi.structural_equal(own, each)), each)
+
+    kinds = tuple({type(extent) for extent in computed.values()})
+    found = tvm_ffi.structural_map(func, (kinds, plain), order="pre")
+    return found.with_attr(_COMPUTED, computed)
+
+
+def plain_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
+    """Returns tensor types with a symbol for each extent that is computed, and the extent of each such symbol."""
+    computed = _computed(types)
+    symbols = _symbols_for(computed)
+    plain = [relax.TensorType([symbols.get(text_of(each), each) for each in ty.shape], ty.dtype) for ty in types]
+    return plain, {symbol: computed[text] for text, symbol in symbols.items()}
+
+
+def _symbols_for(texts: Iterable[str]) -> dict[str, tirx.Var]:
+    return {text: tirx.Var(text, "int64") for text in texts}
+
+
+def _computed(types: Sequence[Any]) -> dict[str, Any]:
+    """Returns the extents that are neither a number nor a symbol, by their text."""
+    extents = [extent for ty in types for extent in getattr(ty, "shape", None) or ()]
+    return {text_of(each): each for each in extents if not isinstance(each, (tirx.IntImm, tirx.Var))}
+
+
+def prime_sizes() -> dict[str, int]:
+    """Returns a size for each symbol that no vector or thread divides: a prime of its own beyond the usual size."""
+    found: dict[str, int] = {}
+    for name, size in _USUAL.get({}).items():
+        found[name] = next(n for n in count(size + 1) if n not in found.values() and _is_prime(n))
+    return found
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, isqrt(number) + 1))
+
+
+def of_usual_sizes(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Returns a function with the usual sizes instead of its symbols; the function itself if it has none."""
+    symbols = symbols_of(func)
+    if not symbols:
+        return func
+
+    def value(variable: tirx.Var) -> Any:
+        return _valued(variable) if any(variable.same_as(symbol) for symbol in symbols) else variable
+
+    # A symbol that no extent is alone is a parameter, too.
+    params = [param for param in func.params if not any(param.same_as(symbol) for symbol in symbols)]
+    func = tirx.PrimFunc(params, func.body, attrs=func.attrs)
+    return tvm_ffi.structural_map(func, [(tirx.Var, value), (tuple({**_OPERATORS, **_CALLS}), _folded)])
+
+
+def _folded(operation: Any) -> Any:
+    """Returns the result of an operation on numbers, and any other operation as it is."""
+    return simplified(operation) if are_numbers([operation.a, operation.b]) else operation
+
+
+def _valued(symbol: tirx.Var) -> Any:
+    """Returns the usual size of a symbol, and every other variable as it is."""
+    size = _USUAL.get({}).get(str(symbol.name))
+    return symbol if size is None else tirx.IntImm(symbol.ty.dtype, size)

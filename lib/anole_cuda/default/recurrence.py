@@ -1,0 +1,81 @@
+"""The time loop of a recurrent layer as one kernel for GPUs: a thread block for each direction and row of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from anole.errors import TargetError
+from anole.ir.polynomials import Value
+from anole.targets.shared.recurrence import LANES, Recurrence
+from anole.targets.shared.recurrent_kernel import recurrent_function
+from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated, only_if
+
+_MOST_THREADS = 1024
+"""The most threads of a block on any GPU."""
+
+_MOST_HIDDEN = 3072
+"""Hidden units whose states fit into the shared memory of 48 KiB that every GPU has: at most four numbers for each."""
+
+
+def schedule_recurrence(recurrence: Recurrence) -> tirx.PrimFunc:
+    """Returns the kernel of a recurrent layer for a GPU.
+
+    Raises:
+        TargetError: the layer is quantised, or too large.
+    """
+    if recurrence.quantized:
+        raise TargetError("cuda: a recurrent layer whose state is quantised runs on cpu only")
+    if recurrence.padded > _MOST_HIDDEN:
+        raise TargetError(f"cuda: found a recurrent layer of {recurrence.hidden} hidden units; at most {_MOST_HIDDEN}")
+    with recurrent_function(recurrence) as (builder, arguments):
+        _Kernel(recurrence, arguments).write()
+    return builder.get()
+
+
+class _Kernel(RecurrentStep):
+    """States are in shared memory, and TVM synchronises the threads between the loops over hidden units."""
+
+    def __init__(self, recurrence: Recurrence, arguments: Arguments) -> None:
+        super().__init__(recurrence, arguments)
+        self._allocate((recurrence.padded,), scope="shared")
+        blocks = max(n for n in range(1, _MOST_THREADS // LANES + 1) if recurrence.blocks % n == 0)
+        self._threads = blocks * LANES
+
+    def write(self) -> None:
+        """Writes the whole kernel."""
+        own = self._own
+        with T.thread_binding(0, own.directions * self._batch, thread="blockIdx.x") as index:
+            direction, row = index // self._batch, index % self._batch
+            self._each_unit(lambda unit: self.begin((direction, row, unit)))
+            with T.serial(0, self._steps) as step:
+                for part in self.parts():
+                    self._each_unit(partial(part, step, direction, row))
+            self._each_unit(lambda unit: self._end((direction, row, unit)))
+
+    def _end(self, place: Place) -> None:
+        with only_if(place[-1] < self._own.hidden):
+            self.end(place)
+
+    def _each_unit(self, act: Callable[[Value], None]) -> None:
+        """Writes statements that the threads share."""
+        chunks = self._own.padded // self._threads
+        with T.serial(0, chunks) as chunk, T.thread_binding(0, self._threads, thread="threadIdx.x") as thread:
+            act(chunk * self._threads + thread)
+
+    @contextmanager
+    def _tile(
+        self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
+    ) -> Iterator[tuple[Place, Sums]]:
+        yield (direction, first_row, group), lambda gate: (gate,)
+
+    def _allocated_sums(self) -> Any:
+        return allocated(self._own.gates, scope="local")
+
+    def _slot(self, place: Place) -> tuple[Value, ...]:
+        return (place[-1],)

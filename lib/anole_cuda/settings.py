@@ -1,0 +1,89 @@
+"""The settings of a GPU target in models.yaml, and the description made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import TargetError
+from anole.node import Node
+from anole.targets.base import Place
+from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
+from anole.targets.rpc.address import Remote
+from anole_cuda.device.architecture import ARCHITECTURES, BlockLimits
+from anole_cuda.device.machine import compilers, present_gpus
+
+if TYPE_CHECKING:
+    from anole_cuda.target import CudaTarget
+
+_KEYS = ("arch", "model", "space")
+
+
+def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
+    """Returns the settings of an entry of ``targets``, whose candidates are measured on this machine or elsewhere.
+
+    Raises:
+        SpecError: a value is not allowed, or `arch` is missing for a remote GPU, which cannot be detected.
+    """
+    entry = node.mapping()
+    for name in ("arch", "model"):
+        if name in entry:
+            entry[name].text()
+    read_space(entry)
+    if remote is not None and "arch" not in entry:
+        raise node.error("has no `arch`; what is measured elsewhere (`measure`) cannot be detected")
+    return plain_values(node, _KEYS)
+
+
+def describe_cuda(arch: object = None, model: object = None, space: str = CONSTRAINED) -> dict[str, Any]:
+    """Returns the whole description of a GPU as a target, which enters the keys of tasks.
+
+    GPUs of one architecture differ in speed, so that what is measured on one is kept apart by its model's name.
+
+    Args:
+        arch: such as ``sm_90``; that of the first GPU of this machine when None.
+        model: such as ``NVIDIA H200``; when None, that of the same GPU or, where `arch` is given, any.
+        space: ``constrained``, or ``open`` for spaces without constraints; described only if it is not the default.
+
+    Raises:
+        TargetError: the architecture is unknown, or none was given and there is no GPU.
+    """
+    if arch is None:
+        gpu = next((gpu for gpu in present_gpus() if model in (None, gpu.name)), None)
+        if gpu is None:
+            wanted = "GPU" if model is None else repr(model)
+            raise TargetError(f"found no {wanted} on this machine (by nvidia-smi); give an `arch`, such as sm_90")
+        arch, model = gpu.architecture, gpu.name
+    if arch not in ARCHITECTURES:
+        raise TargetError(f"arch: found {arch!r}; allowed are {', '.join(ARCHITECTURES)}")
+    named = {} if model is None else {"model": model}
+    return {"kind": "cuda", "arch": arch, **named, "limits": asdict(BlockLimits()), **described_space(space)}
+
+
+def _target(description: Mapping[str, Any]) -> CudaTarget:
+    from anole_cuda.target import CudaTarget
+
+    return CudaTarget(description)
+
+
+def _inventory() -> Inventory:
+    gpus = present_gpus()
+    facts = {
+        "CUDA compilers": compilers(),
+        "GPU": ", ".join(map(str, gpus)) or "none; CUDA can be compiled for, not measured",
+    }
+    architectures = sorted({gpu.architecture for gpu in gpus} & set(ARCHITECTURES))
+    return Inventory(facts, {f"GPU {arch}": describe_cuda(arch) for arch in architectures})
+
+
+KIND = Kind(
+    _KEYS,
+    read_settings,
+    describe_cuda,
+    _target,
+    detected=("arch",),
+    place=Place.GPU,
+    measurable_elsewhere=True,
+    inventory=_inventory,
+)

@@ -1,0 +1,170 @@
+"""The NVIDIA GPU target; everything except running works without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from anole.errors import ConfigError, TargetError
+from anole.record import Config
+from anole.space.space import Space
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
+from anole.targets.kind import is_open
+from anole.task import Workload, with_plain_weights
+from anole_cuda.device.architecture import BlockLimits
+from anole_cuda.device.machine import Gpu, check_architecture, compiler_environment, present_gpus
+from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.templates import algorithms
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm import tirx
+
+    from anole.targets.base import Runner, Template
+
+
+class CudaTarget:
+    """GPUs of one architecture.
+
+    Args:
+        description: the description, with ``arch``, such as ``sm_90``, and ``limits``; ``space`` only if it is open.
+    """
+
+    operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
+    place: Final = Place.GPU
+    networks = DEVICE_NETWORKS
+    preload: tuple[str, ...] = ("anole_cuda.device.builder",)
+    runs_on = "cuda"
+    cpp_runtime = CppRuntime("kDLCUDA", ("tvm_runtime", "tvm_runtime_cuda"))
+    threads = 1
+    dtypes: tuple[str, ...] = ("float32",)
+    max_relative_error = MAX_RELATIVE_ERROR
+    template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 2}
+    # Parts with fixed shapes are recorded once as a CUDA graph and then launched by a single call.
+    compiler_options: Mapping[str, Any] = {"relax.backend.use_cuda_graph": True}
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self.description = description
+        self.limits = BlockLimits(**description["limits"])
+        self.gpu = Multiprocessor.of(description["arch"])
+        self.open = is_open(description)
+        if self.open:
+            self.template_versions = {**self.template_versions, "open": algorithms.OPEN_VERSION}
+
+    def absence(self) -> str | None:
+        """Returns why candidates cannot run here: there is no GPU, or none of this architecture and model."""
+        found = self._look()
+        return found if isinstance(found, str) else None
+
+    def _look(self) -> list[Gpu] | str:
+        """Returns the GPUs of this machine that match the description, or why there are none."""
+        present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")
+        if not present:
+            return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
+        alike = [gpu for gpu in present if gpu.architecture == wanted]
+        if not alike:
+            found = present[0].architecture
+            return f"cuda {wanted}: this machine's GPU is {found}; give `arch: {found}` to run on it"
+        name = alike[0].name
+        return [gpu for gpu in alike if model in (None, gpu.name)] or (
+            f"cuda {wanted}: this machine's GPU is a {name}, not a {model}; give its `model` to run on it"
+        )
+
+    def template_version(self, workload: Workload) -> int:
+        """Return the version of the templates of a workload's operator; raises TargetError without one."""
+        version = version_of(workload, self.template_versions, "cuda")
+        return version + (algorithms.OPEN_VERSION if self.open else 0)
+
+    def takes(self, workload: Workload, position: int) -> bool:
+        """Returns True: the GPU runs everything."""
+        return True
+
+    def narrowed(self, workload: Workload) -> Workload:
+        """Returns the workload with its weights as they are multiplied."""
+        return with_plain_weights(workload)
+
+    def space(self, workload: Workload) -> Space:
+        """Returns the knobs of a workload."""
+        make = algorithms.open_space if self.open else algorithms.space_of
+        return make(self.limits, self.gpu, workload)
+
+    def default_config(self, workload: Workload) -> Config:
+        """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
+        if self.open:
+            return algorithms.direct_space(self.limits, self.gpu, workload).best_drawn
+        return algorithms.default_config(self.limits, self.gpu, workload)
+
+    def template(self, workload: Workload) -> Template:
+        """Returns the template of a workload's operator."""
+        return algorithms.template_of(workload, direct=self.open)
+
+    def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""
+        from anole.targets.shared.recurrence import recurrence_of
+        from anole_cuda.default.recurrence import schedule_recurrence
+        from anole_cuda.default.schedule import schedule_default
+
+        if (recurrence := recurrence_of(func)) is not None:
+            return schedule_recurrence(recurrence)
+        return schedule_default(func, self.compiler_target())
+
+    def compiler_target(self) -> tvm.target.Target:
+        """Returns TVM's target; from here on, this process compiles for it to binaries."""
+        from anole_cuda.device.builder import cuda_target, prepare_to_compile
+
+        check_architecture(self.description["arch"])
+        prepare_to_compile()
+        return cuda_target(self.description)
+
+    def compiler_pipeline(self) -> str:
+        """Returns TVM's name of its own pipeline."""
+        return "default"
+
+    def runtime_objects(self, folder: Path) -> Sequence[Path]:
+        """Returns nothing: the host's part has no parallel loops worth threads of their own."""
+        return ()
+
+    def environment(self) -> Mapping[str, str]:
+        """Returns the paths of the CUDA compiler's headers, and one thread for a host that only launches kernels."""
+        threads = str(self.threads)
+        return {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **compiler_environment()}
+
+    def build(self, workload: Workload, config: Config, artifact: Path) -> None:
+        """Build a candidate without a GPU; raises ConfigError if a block exceeds a limit, as in AutoTVM's builder."""
+        from anole_cuda.device.builder import build
+
+        if self.open:
+            constrained = algorithms.direct_space(self.limits, self.gpu, workload)
+            if (reason := constrained.refusal(config)) is not None:
+                raise ConfigError(reason)
+        build(self.template(workload), workload, config, self.description, artifact)
+
+    def units(self) -> Sequence[Unit]:
+        """Returns the GPUs of this machine that have the architecture."""
+        if isinstance(found := self._look(), str):
+            raise TargetError(found)
+        return [Unit(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in found]
+
+    def runner(self, workload: Workload) -> Runner:
+        """Returns a runner of the workload's candidates in this process, on the first visible GPU."""
+        self.units()
+        from tvm import rpc
+
+        from anole_cuda.device.builder import prepare_to_compile
+
+        prepare_to_compile()
+        return self.remote_runner(workload, rpc.LocalSession())
+
+    def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
+        """Returns a runner of the workload's candidates on the first GPU of a server."""
+        from anole_cuda.device.runner import cuda_runner
+
+        return cuda_runner(self.template(workload), workload, self.description["arch"], session)
+
+    def peak_gflops(self, dtype: str = "float32") -> float:
+        """Measures, in this process, the multiply-add rate of all multiprocessors on registers."""
+        self.units()
+        from anole_cuda.device.peak import peak_gflops
+
+        return peak_gflops(self.description)

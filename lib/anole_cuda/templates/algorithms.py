@@ -1,0 +1,95 @@
+"""The space, the default config and the template of any workload on CUDA; a convolution may have two algorithms.
+
+Open spaces are those of AutoTVM's users: the papers' knobs of one algorithm, without constraints.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TypeGuard
+
+from anole.errors import ConfigError
+from anole.record import Config
+from anole.space import ALGORITHM, Space, union
+from anole.targets.base import DIRECT, WINOGRAD, Template
+from anole.task import BatchMatmul, Conv2d, Workload
+from anole_cuda.device.architecture import BlockLimits
+from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.templates.conv2d_space import conv2d_space, is_depthwise
+from anole_cuda.templates.gemv_space import gemv_space, has_few_rows
+from anole_cuda.templates.product_space import product_space
+from anole_cuda.templates.winograd_space import can_winograd, winograd_space
+
+OPEN_VERSION = 1
+
+_GAIN = 1.5
+"""How many times as fast Winograd has to be by the model to be the default. The best kernels known for 19 layers on a
+V100 agree with the model where it gains so much, and where it loses (docs/results/gpu-model.md)."""
+
+
+@cache
+def space_of(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
+    """Returns the space of a workload, with a choice of algorithm where there is one."""
+    algorithms = _algorithms(limits, gpu, w)
+    return union(algorithms) if len(algorithms) > 1 else algorithms[DIRECT]
+
+
+def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Config:
+    """Returns a valid config of most merit; where there is a choice, Winograd's only if it is clearly faster."""
+    algorithms = _algorithms(limits, gpu, w)
+    if len(algorithms) == 1:
+        return algorithms[DIRECT].best_drawn
+    speeds = {name: _best_speed(space) for name, space in algorithms.items()}
+    chosen = WINOGRAD if speeds[WINOGRAD] >= _GAIN * speeds[DIRECT] else DIRECT
+    return {ALGORITHM: chosen, **algorithms[chosen].best_drawn}
+
+
+@cache
+def open_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
+    """Returns the knobs of `direct_space` without its constraints."""
+    return direct_space(limits, gpu, w).opened()
+
+
+def direct_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
+    """Returns the space of one algorithm: of a convolution, the direct one."""
+    if isinstance(w, Conv2d):
+        return conv2d_space(limits, gpu, w)
+    return gemv_space(limits, gpu, w) if has_few_rows(w) else product_space(limits, gpu, w)
+
+
+def _algorithms(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> dict[str, Space]:
+    """Returns the space of each algorithm of a workload."""
+    direct = {DIRECT: direct_space(limits, gpu, w)}
+    return {**direct, WINOGRAD: winograd_space(limits, gpu, w)} if _has_choice(w) else direct
+
+
+def _has_choice(w: Workload) -> TypeGuard[Conv2d]:
+    """Returns whether a workload is a convolution that may be direct or Winograd's."""
+    return isinstance(w, Conv2d) and can_winograd(w) and not is_depthwise(w) and not w.exact
+
+
+def _best_speed(space: Space) -> float:
+    """Returns the modelled speed of a space's best config; 0 if the device has room for none."""
+    try:
+        return space.merit_of(space.best_drawn)
+    except ConfigError:
+        return 0.0
+
+
+def template_of(w: Workload, *, direct: bool) -> Template:
+    """Returns the template of a workload; a convolution that could also be Winograd's may be wanted direct."""
+    from anole.targets.shared.templates import ChoiceTemplate
+    from anole_cuda.templates.conv2d import Conv2dTemplate, DepthwiseTemplate
+    from anole_cuda.templates.gemv import GemvTemplate
+    from anole_cuda.templates.products import BatchMatmulTemplate, GemmTemplate
+    from anole_cuda.templates.winograd import WinogradTemplate
+
+    if isinstance(w, Conv2d):
+        if is_depthwise(w):
+            return DepthwiseTemplate()
+        if _has_choice(w) and not direct:
+            return ChoiceTemplate({DIRECT: Conv2dTemplate(), WINOGRAD: WinogradTemplate()})
+        return Conv2dTemplate()
+    if isinstance(w, BatchMatmul):
+        return BatchMatmulTemplate()
+    return GemvTemplate() if has_few_rows(w) else GemmTemplate()

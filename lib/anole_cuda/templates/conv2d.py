@@ -1,0 +1,89 @@
+"""Direct and depthwise convolution on CUDA: NHWC data and packed weights, both staged in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import s_tir, te, tirx
+
+from anole.record import Config
+from anole.targets.base import ANCHOR
+from anole.targets.shared import anchor
+from anole.targets.shared.templates import in_panels
+from anole.task import Conv2d
+from anole_cuda.templates import nest
+from anole_cuda.templates.tiling import panel_width
+
+
+@dataclass(frozen=True)
+class Conv2dTemplate:
+    """Direct convolution with any number of groups; `conv2d_space` says what its knobs mean."""
+
+    def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
+        """Returns (panels, kernel height, kernel width, in, panel width)."""
+        panel, channels = panel_width(config["tile_f"]), workload.in_channels // workload.groups
+        return (workload.out_channels // panel, *workload.kernel, channels, panel)
+
+    def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns HWIO weights in panels, each of which one block of threads reads."""
+        return in_panels(weight, panel_width(config["tile_f"]))
+
+    def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        size = (workload.out_height, workload.out_width, workload.out_channels)
+        return anchor.convolve(workload, anchor.pad(workload, data), packed, size)
+
+    def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the loop nest of the config."""
+        sch = s_tir.Schedule(func)
+        block = anchor.find_anchor(sch)
+        epilogue = anchor.join_epilogue(sch, block)
+        n, y, x, filters, rc, ry, rx = sch.get_loops(block)
+        group, f = sch.split(filters, [workload.groups, None])
+        splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in ((rc, "rc"), (ry, "ry"), (rx, "rx"))]
+        outer, inner = zip(*splits, strict=True)
+        spatial = [(y, config["tile_y"]), (x, config["tile_x"]), (f, config["tile_f"])]
+        runs = (config["tile_rc"][1], panel_width(config["tile_f"]))
+        nest.schedule_product(sch, block, epilogue, [n, group], spatial, outer, inner, runs, config)
+        return anchor.scheduled(sch)
+
+
+@dataclass(frozen=True)
+class DepthwiseTemplate:
+    """Depthwise convolution; `conv2d_space` says what its knobs mean."""
+
+    def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
+        """Returns (kernel height, kernel width, channels)."""
+        return (*workload.kernel, workload.out_channels)
+
+    def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns HWIO weights, in which neighbouring channels are already contiguous."""
+        return np.ascontiguousarray(weight[:, :, 0, :])
+
+    def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        w = workload
+        padded = anchor.pad(w, data)
+        ry = te.reduce_axis((0, w.kernel[0]), "ry")
+        rx = te.reduce_axis((0, w.kernel[1]), "rx")
+
+        def point(n: Any, y: Any, x: Any, f: Any) -> Any:
+            row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
+            return te.sum(padded[n, row, column, f] * packed[ry, rx, f], axis=[ry, rx])
+
+        shape = (w.batch, w.out_height, w.out_width, w.out_channels)
+        return te.compute(shape, point, name="depthwise", attrs={ANCHOR: w.operator})
+
+    def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the loop nest of the config."""
+        sch = s_tir.Schedule(func)
+        block = anchor.find_anchor(sch)
+        epilogue = anchor.join_epilogue(sch, block)
+        n, y, x, f, ry, rx = sch.get_loops(block)
+        spatial = [(y, config["tile_y"]), (x, config["tile_x"]), (f, config["tile_f"])]
+        runs = (panel_width(config["tile_f"]),) * 2
+        nest.schedule_product(sch, block, epilogue, [n], spatial, [], [ry, rx], runs, config)
+        return anchor.scheduled(sch)

@@ -1,0 +1,143 @@
+"""The knobs of a dense layer of few rows on CUDA and the loop nest of a config; needs no compiler.
+
+Reading the weights bounds the speed of such a layer. The nest, outermost first: blocks; threads along features and
+along the reduction; the outer reduction, in each step of which a thread reads neighbouring weights of a few features
+and multiplies them with its rows. Finally the threads along the reduction add up their partial sums.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space import Constraint, Space, split_knob
+from anole.space.loops import Annotation, Buffer, Loop, LoopNest
+from anole.space.space import Columns
+from anole.task import Dense, Workload
+from anole_cuda.device.architecture import BlockLimits
+from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.templates import tiling
+from anole_cuda.templates.roofline import Kernel, sectors, speed, widths
+from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
+
+_MOST_ROWS = 31
+"""With more rows, staging the weights pays off; AutoTVM draws the same line."""
+
+_STEPPING, _AHEAD = 4, 4
+"""Instructions of a step of the outer reduction, and the most of its steps that are under way at once."""
+
+
+def has_few_rows(w: Workload) -> TypeGuard[Dense]:
+    """Returns whether a workload is a dense layer of few rows."""
+    return isinstance(w, Dense) and w.batch <= _MOST_ROWS
+
+
+@cache
+def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
+    """Returns the space of a dense layer of few rows.
+
+    Knobs: ``tile_y`` splits the rows into (block, inner), ``tile_x`` the features into (block, thread, inner),
+    ``tile_k`` the reduction into (outer, thread, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for
+    convolutions.
+    """
+    knobs = [
+        split_knob("tile_y", w.batch, 2, agent="spatial"),
+        split_knob("tile_x", w.out_features, 3, agent="spatial"),
+        split_knob("tile_k", w.in_features, 3, agent="reduction"),
+        *tiling.unroll_knobs(),
+    ]
+    waiting = Constraint(
+        "the last warp adds up partial sums without waiting for its lanes",
+        lambda columns: _waits(columns, limits.warp_size),
+        hard=True,
+    )
+    return limited_space(
+        limits,
+        knobs,
+        _usage,
+        lambda columns: _nest(w, columns),
+        lambda columns: speed(gpu, gemv_kernel(gpu, w, columns)),
+        [waiting],
+    )
+
+
+def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
+    """Returns whether threads that share a reduction wait for each other in all of its steps, shape (n,).
+
+    TVM makes warp shuffles of a reduction by whole warps, or by a single one, and otherwise a tree in shared memory. If
+    the tree is all that a block has, its last steps rely on the lanes of a warp running in lockstep, which no GPU since
+    Volta guarantees.
+    """
+    features, k = columns["tile_x"][:, 1], columns["tile_k"][:, 1]
+    return np.asarray((features > 1) | (k <= warp) | (k % warp == 0))
+
+
+def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
+    """Returns what the kernels of n configs do."""
+    y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+    usage, rows, features = _usage(columns), y[:, 1], x[:, 2]
+    sums, body = rows * features, rows * features * k[:, 2]
+    loads, run = (rows + features) / widths(k[:, 2]) * k[:, 2], k[:, 1] * k[:, 2]
+    # Threads add up what they have, half of them in each step.
+    adding = sums * np.ceil(np.log2(k[:, 1]))
+    ahead = np.clip(columns["auto_unroll_max_step"] // body, 1, _AHEAD)
+    read = sectors((features * x[:, 1] + rows) * w.in_features, run) + sectors(rows * features * x[:, 1], features)
+    fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
+    # Fitted to the assembler's numbers, as `wanted_registers` of the staged kernels.
+    wanted = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
+    held = np.minimum(wanted, gpu.most_registers(usage.threads))
+    return Kernel(
+        blocks=usage.blocks,
+        threads=usage.threads,
+        registers=held,
+        shared_bytes=usage.shared_bytes,
+        multiply_adds=np.asarray(k[:, 0] * body, dtype=np.float64),
+        independent=sums,
+        instructions=k[:, 0] * (loads + _STEPPING) + 2.0 * adding,
+        shared_cycles=adding,
+        shared_waits=adding,
+        sectors=read,
+        stages=np.ceil(k[:, 0] / ahead) + 1.0,
+        fresh_bytes=fresh * np.ones(len(run)),
+        reused_bytes=FLOAT_BYTES * w.batch * w.in_features * np.ones(len(run)),
+    )
+
+
+def _usage(columns: Columns) -> Usage:
+    y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+    threads, ones = x[:, 1] * k[:, 1], np.ones_like(y[:, 0])
+    return Usage(
+        threads=threads,
+        threads_z=ones,
+        virtual_threads=ones,
+        shared_bytes=np.where(k[:, 1] > 1, shared_bytes(threads), 0),
+        registers=_values(columns) + tiling.ADDRESSING,
+        grid_x=y[:, 0],
+        grid_y=x[:, 0],
+    )
+
+
+def _values(columns: Columns) -> Counts:
+    """Returns the number of values that a thread holds: its accumulators, and the operands of one step."""
+    rows, features = columns["tile_y"][:, 1], columns["tile_x"][:, 2]
+    return np.asarray(rows * features + (rows + features) * columns["tile_k"][:, 2])
+
+
+def _nest(w: Dense, columns: Columns) -> LoopNest:
+    y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
+    body = [("k_inner", "k", k[:, 2]), ("y_inner", "y", y[:, 1]), ("x_inner", "x", x[:, 2])]
+    loops = [
+        ("y_block", "y", y[:, 0], Annotation.BLOCK_X),
+        ("x_block", "x", x[:, 0], Annotation.BLOCK_Y),
+        ("x_thread", "x", x[:, 1], Annotation.THREAD_Y),
+        ("k_outer", "k", k[:, 0], Annotation.SERIAL),
+        ("k_thread", "k", k[:, 1], Annotation.THREAD_X),
+        *tiling.unrolled(body, columns["auto_unroll_max_step"]),
+    ]
+    data = Buffer("data", (w.batch, w.in_features), ({"y": 1}, {"k": 1}))
+    weight = Buffer("weight", (w.out_features, w.in_features), ({"x": 1}, {"k": 1}))
+    out = Buffer("out", (w.batch, w.out_features), ({"y": 1}, {"x": 1}))
+    return LoopNest(tuple(Loop(*loop[:3], at, loop[3]) for at, loop in enumerate(loops)), (data, weight, out))

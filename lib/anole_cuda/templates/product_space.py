@@ -1,0 +1,129 @@
+"""The knobs of matrix products on CUDA, of dense layers of many rows or computed tensors; needs no compiler.
+
+The nest, outermost first: blocks, with any batch in front; virtual threads; threads; the outer reduction, each step of
+which stages a tile of data and a tile of weights in shared memory; the inner reduction; the inner tile, whose
+accumulators stay in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space import Space
+from anole.space.loops import Buffer, Ints, LoopNest
+from anole.space.space import Columns
+from anole.task import BatchMatmul, Dense
+from anole_cuda.device.architecture import BlockLimits
+from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.templates import tiling
+from anole_cuda.templates.roofline import Kernel, Numbers, speed, widths
+from anole_cuda.templates.staged import Reduction, Staged, staged_kernel
+from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
+
+
+@cache
+def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatmul) -> Space:
+    """Returns the space of a dense layer of many rows, or of products of two computed tensors.
+
+    Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
+    ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
+    """
+    batch = _as_batch(w)
+    return limited_space(
+        limits,
+        tiling.tile_knobs({"tile_y": batch.rows, "tile_x": batch.columns}, {"tile_k": batch.inner}),
+        lambda columns: _products(w, columns).usage(),
+        lambda columns: _products(w, columns).nest("weight" if w.constant_weight else "right"),
+        lambda columns: speed(gpu, product_kernel(gpu, w, columns)),
+    )
+
+
+def product_kernel(gpu: Multiprocessor, w: Dense | BatchMatmul, columns: Columns) -> Kernel:
+    """Returns what the kernels of n configs do."""
+    x, steps, batch = columns["tile_x"], columns["tile_k"][:, 1], _as_batch(w)
+    wide = x[:, 1:].prod(axis=1)
+    if batch.transpose_right:
+        run = steps
+    else:
+        # Constant weights are packed into panels that one block reads.
+        run = np.where(w.constant_weight | (x[:, 0] == 1), wide * steps, wide)
+    values = batch.rows * batch.inner + batch.inner * batch.columns + batch.rows * batch.columns
+    return _products(w, columns).kernel(gpu, run, FLOAT_BYTES * batch.batch * values * np.ones(len(steps)))
+
+
+def _as_batch(w: Dense | BatchMatmul) -> BatchMatmul:
+    """Returns a dense layer as a batch of one product."""
+    return w if isinstance(w, BatchMatmul) else BatchMatmul(1, w.batch, w.in_features, w.out_features)
+
+
+def _products(w: Dense | BatchMatmul, columns: Columns) -> Products:
+    splits = {axis: columns[f"tile_{axis}"] for axis in ("y", "x", "k")}
+    if isinstance(w, Dense):
+        return Products(splits, columns["auto_unroll_max_step"])
+    return Products(splits, columns["auto_unroll_max_step"], {"b": w.batch}, w.transpose_right)
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """The nests of n configs that multiply matrices of (rows, inner) by matrices of (inner, columns).
+
+    Attributes:
+        splits: those of rows and columns into (block, virtual thread, thread, inner), shape (n, 4) each, and of the
+            reduction into (outer, inner), shape (n, 2), in this order, by the names of their axes.
+        max_step: the most steps of an unrolled body, shape (n,).
+        leading: lengths of the axes that only blocks walk, a product in each step.
+        transposed: whether the right operand lies, and is staged, with its reduction innermost.
+    """
+
+    splits: Mapping[str, NDArray[np.int64]]
+    max_step: Counts
+    leading: Mapping[str, Ints] = field(default_factory=dict)
+    transposed: bool = False
+
+    def usage(self) -> Usage:
+        """Returns their usage; each product has blocks of its own."""
+        y, x, k = self.splits.values()
+        staged = shared_bytes(y[:, 1:].prod(axis=1) * k[:, 1], x[:, 1:].prod(axis=1) * k[:, 1])
+        return tiling.usage((y, x), prod(self.leading.values()), staged)
+
+    def kernel(self, gpu: Multiprocessor, right_run: Counts, fresh_bytes: Numbers) -> Kernel:
+        """Returns what they do, shape (n,) each.
+
+        In global memory, `right_run` values of a stage of the right operand follow each other. `fresh_bytes` are those
+        of both operands and the output, as far as they are in the memory.
+        """
+        y, x, k = self.splits.values()
+        steps = k[:, 1]
+        rows, features = y[:, 1] * y[:, 3], x[:, 1] * x[:, 3]
+        tall, wide = y[:, 1:].prod(axis=1), x[:, 1:].prod(axis=1)
+        unrolled = steps * y[:, 3] * x[:, 3] <= self.max_step
+        along = np.where(unrolled, widths(steps), 1)
+        none = np.zeros_like(steps)
+        left = Staged(tall * steps, steps, widths(steps), rows * steps, along, (none, y[:, 3] * steps))
+        if self.transposed:
+            right = Staged(wide * steps, right_run, widths(steps), features * steps, along, (x[:, 3] * steps, none))
+        else:
+            right = Staged(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))
+        reduction = Reduction(k[:, 0], steps, unrolled)
+        output_run = x[:, 2] * x[:, 3]
+        threads, operands = (x[:, 2], y[:, 2]), (left, right)
+        return staged_kernel(gpu, self.usage(), threads, rows * features, operands, reduction, output_run, fresh_bytes)
+
+    def nest(self, right: str = "weight") -> LoopNest:
+        """Returns their loops and buffers, of which one has the name of the right operand."""
+        (y, x, k), splits = self.splits, list(self.splits.items())
+        loops = tiling.loops(list(self.leading.items()), splits[:2], splits[2:], self.max_step)
+        lengths = {**self.leading, **{axis: split.prod(axis=1) for axis, split in splits}}
+
+        def buffer(name: str, *axes: str) -> Buffer:
+            index = (*self.leading, *axes)
+            return Buffer(name, tuple(lengths[axis] for axis in index), tuple({axis: 1} for axis in index))
+
+        operands = buffer("data", y, k), buffer(right, *((x, k) if self.transposed else (k, x)))
+        return LoopNest(loops, (*operands, buffer("out", y, x)))

@@ -1,0 +1,77 @@
+"""Matrix products on CUDA, of dense layers of many rows or computed tensors: both inputs staged in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+from tvm import s_tir, te, tirx
+
+from anole.record import Config
+from anole.targets.base import ANCHOR
+from anole.targets.shared import anchor
+from anole.targets.shared.templates import UnpackedTemplate, in_panels
+from anole.task import BatchMatmul, Dense
+from anole_cuda.templates import nest
+from anole_cuda.templates.tiling import panel_width
+
+
+@dataclass(frozen=True)
+class GemmTemplate:
+    """A matrix product with constant weights, in panels of one block's features; `gemm_space` explains its knobs."""
+
+    def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
+        """Returns (panels, in, panel width)."""
+        panel = panel_width(config["tile_x"])
+        return (workload.out_features // panel, workload.in_features, panel)
+
+    def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns (in, out) weights in panels, each of which one block of threads reads."""
+        return in_panels(weight, panel_width(config["tile_x"]))
+
+    def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns (rows, out) of (rows, in) data and packed weights."""
+        w, panel = workload, panel_width(config["tile_x"])
+        k = te.reduce_axis((0, w.in_features), "k")
+
+        def point(y: Any, x: Any) -> Any:
+            return te.sum(data[y, k] * packed[x // panel, k, x % panel], axis=k)
+
+        return te.compute((w.batch, w.out_features), point, name="dense", attrs={ANCHOR: w.operator})
+
+    def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the loop nest of the config."""
+        return _schedule(func, config, panel_width(config["tile_x"]))
+
+
+class BatchMatmulTemplate(UnpackedTemplate):
+    """Products of a batch; `batch_matmul_space` explains their knobs."""
+
+    def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
+        """Returns the product of both operands, (batch, rows, columns)."""
+        w = workload
+        k = te.reduce_axis((0, w.inner), "k")
+
+        def point(b: Any, y: Any, x: Any) -> Any:
+            return te.sum(data[b, y, k] * (packed[b, x, k] if w.transpose_right else packed[b, k, x]), axis=k)
+
+        return te.compute((w.batch, w.rows, w.columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
+
+    def schedule(self, func: tirx.PrimFunc, workload: BatchMatmul, config: Config) -> tirx.PrimFunc:
+        """Returns the function with the loop nest of the config."""
+        steps = config["tile_k"][1]
+        return _schedule(func, config, steps if workload.transpose_right else panel_width(config["tile_x"]))
+
+
+def _schedule(func: tirx.PrimFunc, config: Config, contiguous: int) -> tirx.PrimFunc:
+    """Returns the function with the loop nest of the config; runs of the right operand are so long."""
+    sch = s_tir.Schedule(func)
+    block = anchor.find_anchor(sch)
+    epilogue = anchor.join_epilogue(sch, block)
+    *batch, y, x, k = sch.get_loops(block)
+    outer, inner = sch.split(k, config["tile_k"])
+    spatial = [(y, config["tile_y"]), (x, config["tile_x"])]
+    runs = (config["tile_k"][1], contiguous)
+    nest.schedule_product(sch, block, epilogue, batch, spatial, [outer], [inner], runs, config)
+    return anchor.scheduled(sch)

@@ -1,0 +1,129 @@
+"""The device resources that configs use, and the constraints that the device's limits set; needs no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space import Constraint, Knob, Space
+from anole.space.space import Columns, Description
+from anole_cuda.device.architecture import BlockLimits
+
+FLOAT_BYTES = 4
+
+VECTOR = 4
+"""The most float32 values that one memory instruction moves."""
+
+_ALIGNMENT_BYTES = 64
+"""Alignment of every buffer that TVM allocates in shared memory."""
+
+Counts = NDArray[np.int64]
+"""A number for each of n configs, shape (n,)."""
+
+
+def shared_bytes(*buffers: Counts) -> Counts:
+    """Returns the bytes of shared memory of buffers with these numbers of float32 values, each aligned."""
+    whole = [-(-FLOAT_BYTES * values // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for values in buffers]
+    return np.asarray(sum(whole[:-1], FLOAT_BYTES * buffers[-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Usage:
+    """The resources that n configs use.
+
+    Attributes:
+        threads: threads of one block.
+        threads_z: threads of one block along ``threadIdx.z``.
+        virtual_threads: virtual threads of one thread along the axis with the most of them.
+        shared_bytes: shared memory of one block.
+        registers: lower bound of one thread's registers: live accumulators and operands.
+        grid_x: blocks along ``blockIdx.x``.
+        grid_y: blocks along ``blockIdx.y``.
+    """
+
+    threads: Counts
+    threads_z: Counts
+    virtual_threads: Counts
+    shared_bytes: Counts
+    registers: Counts
+    grid_x: Counts
+    grid_y: Counts
+
+    @property
+    def blocks(self) -> Counts:
+        """Blocks of the whole grid."""
+        return self.grid_x * self.grid_y
+
+    @property
+    def block_registers(self) -> Counts:
+        """Lower bound of the registers of a block."""
+        return self.registers * self.threads
+
+
+UsageOf = Callable[[Columns], Usage]
+"""Maps the columns of n configs to their usage."""
+
+
+def limited_space(
+    limits: BlockLimits,
+    knobs: Sequence[Knob],
+    measure: UsageOf,
+    describe: Callable[[Columns], Description],
+    speed: Callable[[Columns], NDArray[np.float64]],
+    others: Sequence[Constraint] = (),
+) -> Space:
+    """Returns the space of all configs within a device's limits whose warps have no needlessly idle lanes."""
+    hard = [*limit_constraints(limits, measure), *others]
+    least = min(limits.warp_size, _most_threads(knobs, hard, measure))
+    lanes = Constraint(
+        f"a block has fewer than {least} threads, and a warp's lanes idle",
+        lambda columns: np.asarray(measure(columns).threads >= least),
+    )
+    core = {knob.name: knob.values for knob in _plainest(knobs)}
+    return Space(knobs, [*hard, lanes], describe, merit=speed, core=core, merit_is_speed=True)
+
+
+def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:
+    """Returns one constraint for each limit; its reason names the exceeded limit."""
+    # Without enough registers a kernel runs, too: values are spilled to memory.
+    hard, soft = True, False
+    rows: list[tuple[str, int, bool, Callable[[Usage], Counts]]] = [
+        ("a block has too many threads", limits.threads_per_block, hard, lambda usage: usage.threads),
+        ("a block has too many threads along z", limits.threads_z, hard, lambda usage: usage.threads_z),
+        ("too many bytes of shared memory", limits.shared_bytes_per_block, hard, lambda usage: usage.shared_bytes),
+        ("too many registers of a thread", limits.registers_per_thread, soft, lambda usage: usage.registers),
+        ("too many registers of a block", limits.registers_per_block, soft, lambda usage: usage.block_registers),
+        ("too many virtual threads along an axis", limits.virtual_threads, soft, lambda usage: usage.virtual_threads),
+        ("too many blocks along x", limits.grid_x, hard, lambda usage: usage.grid_x),
+        ("too many blocks along y", limits.grid_y, hard, lambda usage: usage.grid_y),
+    ]
+
+    def at_most(what: str, limit: int, is_hard: bool, count: Callable[[Usage], Counts]) -> Constraint:
+        reason = f"{what}; the limit is {limit}"
+        return Constraint(reason, lambda columns: np.asarray(count(measure(columns)) <= limit), hard=is_hard)
+
+    return [at_most(*row) for row in rows]
+
+
+def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:
+    """Returns the most threads that a block can have; a layer with few or prime extents may not fill a warp."""
+    plainest = Space(_plainest(knobs), hard)
+    if plainest.valid_indices is None or not len(plainest.valid_indices):
+        return 1
+    return int(measure(plainest.columns(plainest.vectors(plainest.valid_indices))).threads.max())
+
+
+def _plainest(knobs: Sequence[Knob]) -> list[Knob]:
+    """Returns the knobs restricted to the splits of least usage: no virtual threads, one value in each thread."""
+    return [knob.restricted([value for value in knob.values if _is_plain(knob, value)]) for knob in knobs]
+
+
+def _is_plain(knob: Knob, value: object) -> bool:
+    if not isinstance(value, tuple):
+        return bool(value == knob.values[0])
+    if len(value) == 2:
+        return bool(value[1] == 1)
+    return bool(value[-1] == 1 and (len(value) < 4 or value[1] == 1))

@@ -1,0 +1,68 @@
+"""Counts what a program does to the accelerator's memories and arithmetic units, from its instructions."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole_vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
+from anole_vta.isa import Alu, Gemm, Instruction, Load, Store
+from anole_vta.simulator.streams import code_of
+from anole_vta.templates.program import Program
+
+READS = tuple(f"{memory.name.lower()}_reads" for memory in Memory)
+WRITES = tuple(f"{memory.name.lower()}_writes" for memory in Memory)
+
+COUNTED = (*READS, *WRITES, "products", "sums", "dram_bits", "instructions")
+"""What is counted, in this order.
+
+Reads and writes are those of whole elements of a memory. Products have 8 bits, and sums 32: those of the matrix unit
+and the operations of the ALU. DRAM's bits are those of tiles, without what bursts move in vain, and of instructions.
+"""
+
+
+def accesses_of(program: Program) -> NDArray[np.int64]:
+    """Returns how often a program does each of `COUNTED`, shape (n_counted,)."""
+    code = code_of(program.instructions)
+    total: Counter[str] = Counter()
+    for passage, n_times in zip(code.passages, np.bincount(code.order).tolist(), strict=True):
+        for instruction, n_equal in Counter(map(_without_place, passage.instructions)).items():
+            for what, count in _accesses(instruction, program.geometry).items():
+                total[what] += n_times * n_equal * count
+    total["instructions"] = len(program.instructions)
+    total["dram_bits"] += 8 * INSTRUCTION_BYTES * len(program.instructions)
+    return np.array([total[what] for what in COUNTED], dtype=np.int64)
+
+
+def _without_place(instruction: Instruction) -> Instruction:
+    """Returns an instruction that accesses as much, the same for tiles at different places in DRAM."""
+    return instruction._replace(dram_base=0) if isinstance(instruction, (Load, Store)) else instruction
+
+
+def _accesses(instruction: Instruction, g: Geometry) -> dict[str, int]:
+    """Returns what an instruction accesses, beside its own fetch.
+
+    A micro-operation of GEMM reads a vector, a matrix and the sums, and writes the sums and, in 8 bits, the results.
+    One of the ALU reads one or two vectors of sums, and writes as GEMM does.
+    """
+    if isinstance(instruction, (Gemm, Alu)):
+        n = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_begin)
+        written = {"uop_reads": n, "acc_writes": n, "out_writes": n}
+        lanes = g.batch * g.block_out
+        if isinstance(instruction, Alu):
+            return {**written, "acc_reads": n * (1 if instruction.use_imm else 2), "sums": n * lanes}
+        if instruction.reset:
+            return written
+        products = n * lanes * g.block_in
+        return {**written, "inp_reads": n, "wgt_reads": n, "acc_reads": n, "products": products, "sums": products}
+    if isinstance(instruction, Load):
+        memory, data = instruction.memory, instruction.x_size * instruction.y_size
+        rows = instruction.y_pad_0 + instruction.y_size + instruction.y_pad_1
+        filled = rows * instruction.columns if instruction.x_size else 0
+        return {f"{memory.name.lower()}_writes": filled, "dram_bits": 8 * data * g.element_bytes(memory)}
+    if isinstance(instruction, Store):
+        data = instruction.x_size * instruction.y_size
+        return {"out_reads": data, "dram_bits": 8 * data * g.element_bytes(Memory.OUT)}
+    return {}

@@ -1,0 +1,102 @@
+"""The energy of a run, from what its programs access and what CACTI and Aladdin say of the parts.
+
+The file ``energies.csv`` is made by ``benchmarks/vta/energies.py``, whose first lines name the models. Wires,
+clocks and control have no energy here, so that sums are below a chip's, and comparisons are what they are for.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole_vta.accelerator.accesses import COUNTED
+from anole_vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
+
+TYPICAL_NM = 45
+"""The process of relative energies: what the other models were made for lies nearest to it."""
+
+_WIDEST_BITS, _NARROWEST_BITS = 512, 32
+"""The widest and the narrowest memory of the file; wider elements lie in several memories side by side."""
+
+_DEEPEST = 1 << 17
+"""The deepest memory of the file; deeper ones are banks of it, of which an access uses one."""
+
+_MODULES = 3
+"""The modules that have a queue of instructions each."""
+
+
+class _Part(NamedTuple):
+    """A part's energies in picojoules, its leakage in microwatts and its area in square micrometres."""
+
+    read_pj: float
+    write_pj: float
+    leakage_uw: float
+    area_um2: float
+
+
+@dataclass(frozen=True, eq=False)
+class UnitEnergies:
+    """What an accelerator spends.
+
+    Attributes:
+        each_j: joules of each of `COUNTED`, shape (n_counted,).
+        standing_w: watts that leak, whatever it does.
+    """
+
+    each_j: NDArray[np.float64]
+    standing_w: float
+
+    def of(self, accesses: NDArray[np.int64], latency_s: float) -> float:
+        """Returns the joules of a run: what is accessed, shape (n_counted,), and the leakage meanwhile."""
+        return float(self.each_j @ accesses) + self.standing_w * latency_s
+
+
+@cache
+def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEnergies:
+    """Returns the energies of an accelerator's parts in a process."""
+    parts = _parts(technology_nm)
+    memories = {
+        memory.name.lower(): sram(8 * geometry.element_bytes(memory), geometry.depth(memory), technology_nm)
+        for memory in Memory
+    }
+    queue = sram(8 * INSTRUCTION_BYTES, geometry.queue_entries, technology_nm)
+    multiplier, adder, dram = (parts[name] for name in (("multiplier", 8, 1), ("adder", 32, 1), ("dram", 64, 1)))
+    each_pj = {
+        **{f"{name}_reads": part.read_pj for name, part in memories.items()},
+        **{f"{name}_writes": part.write_pj for name, part in memories.items()},
+        "products": multiplier.read_pj,
+        "sums": adder.read_pj,
+        "dram_bits": dram.read_pj / 64,
+        "instructions": queue.write_pj + queue.read_pj,
+    }
+    lanes = geometry.batch * geometry.block_out
+    leakage_uw = sum(part.leakage_uw for part in memories.values()) + _MODULES * queue.leakage_uw
+    leakage_uw += lanes * geometry.block_in * (multiplier.leakage_uw + adder.leakage_uw) + lanes * adder.leakage_uw
+    return UnitEnergies(1e-12 * np.array([each_pj[what] for what in COUNTED]), 1e-6 * leakage_uw)
+
+
+def sram(width_bits: int, depth: int, technology_nm: int = TYPICAL_NM) -> _Part:
+    """Returns a memory of so many elements, made of as many narrower ones as it needs side by side."""
+    own_bits = min(max(width_bits, _NARROWEST_BITS), _WIDEST_BITS)
+    part = _parts(technology_nm)["sram", own_bits, min(max(2, depth), _DEEPEST)]
+    beside, banks = -(-width_bits // own_bits), -(-depth // _DEEPEST)
+    read_pj, write_pj, leakage_uw, area_um2 = (beside * figure for figure in part)
+    return _Part(read_pj, write_pj, banks * leakage_uw, banks * area_um2)
+
+
+@cache
+def _parts(technology_nm: int) -> Mapping[tuple[str, int, int], _Part]:
+    """Returns the parts of a process, by name, width in bits and depth."""
+    with Path(__file__).with_name("energies.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if int(row["technology_nm"]) == technology_nm]
+    return {
+        (row["part"], int(row["width_bits"]), int(row["depth"])): _Part(*(float(row[name]) for name in _Part._fields))
+        for row in rows
+    }

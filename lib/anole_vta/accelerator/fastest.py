@@ -1,0 +1,83 @@
+"""The fastest program of a layer on each accelerator of a searched space, from trials of all its programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import StoreError
+from anole.record import Trial
+from anole.space.space import Columns
+from anole.task import Task
+from anole.words import counted
+from anole_vta.accelerator.accesses import accesses_of
+from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
+from anole_vta.geometry import Geometry
+from anole_vta.target import VtaTarget, as_conv2d
+from anole_vta.templates.conv2d import lower_conv2d
+from anole_vta.templates.design import EPILOGUE, HARDWARE, design_of, whole_blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Fastest:
+    """The fastest programs of some layers on an accelerator: their cycles, and accesses, shape (n_counted,)."""
+
+    cycles: float
+    accesses: NDArray[np.int64]
+
+
+def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = TYPICAL_NM) -> dict[Geometry, Fastest]:
+    """Returns the fastest program of a layer on every accelerator that runs it.
+
+    Of programs that take equally long, it is the one that needs the least energy.
+
+    Raises:
+        StoreError: some program was not simulated.
+    """
+    target, workload = VtaTarget(task.target), as_conv2d(task.workload)
+    space = target.space(task.workload)
+    vectors, identities = space.vectors(space.every_valid_index), space.every_identity
+    latencies_s = _latencies_s(identities, space.identities(space.vectors_of([each.config for each in trials])), trials)
+    if missing := len(np.unique(identities[np.isnan(latencies_s)])):
+        raise StoreError(f"{task.label}: {counted(missing, 'program')} not simulated yet")
+    counts: dict[int, NDArray[np.int64]] = {}
+
+    def accesses(row: int) -> NDArray[np.int64]:
+        if (identity := int(identities[row])) not in counts:
+            design = design_of(workload, target.geometry, space.config(vectors[row]))
+            whole = whole_blocks(workload, design.geometry)
+            counts[identity] = accesses_of(lower_conv2d(whole, design.schedule, design.geometry, EPILOGUE))
+        return counts[identity]
+
+    found = {}
+    for rows in _fastest_rows(space.columns(vectors), latencies_s):
+        geometry = target.geometry_of(space.config(vectors[rows[0]]))
+        energies, cycles = unit_energies(geometry, technology_nm), round(latencies_s[rows[0]] * target.frequency_hz)
+        found[geometry] = Fastest(cycles, min(map(accesses, rows), key=lambda each: energies.of(each, 0.0)))
+    return found
+
+
+def _latencies_s(
+    identities: NDArray[np.int64], tried: NDArray[np.int64], trials: Sequence[Trial]
+) -> NDArray[np.float64]:
+    """Returns the latency of the program of each of n configs, shape (n,): infinity if it failed, NaN if untried."""
+    latencies_s = np.array([np.inf if (each := trial.measurement.latency_s) is None else each for trial in trials])
+    if not len(tried):
+        return np.full(len(identities), np.nan)
+    order = np.argsort(tried)
+    found = order[np.minimum(np.searchsorted(tried, identities, sorter=order), len(tried) - 1)]
+    return np.where(tried[found] == identities, latencies_s[found], np.nan)
+
+
+def _fastest_rows(columns: Columns, latencies_s: NDArray[np.float64]) -> Iterator[list[int]]:
+    """Yields the rows of the fastest configs of each accelerator on which any works; they take equally long."""
+    hardware = np.stack([columns[name] for name in HARDWARE], axis=1)
+    ranked = np.lexsort((latencies_s, *hardware.T))
+    changes = (np.diff(hardware[ranked], axis=0) != 0).any(axis=1)
+    for own in np.split(ranked, np.flatnonzero(changes) + 1):
+        tied = own[latencies_s[own] == latencies_s[own[0]]]
+        if np.isfinite(latencies_s[own[0]]):
+            yield tied.tolist()

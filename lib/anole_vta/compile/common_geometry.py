@@ -1,0 +1,186 @@
+"""Chooses one accelerator for a whole network: the geometry within the bounds with the least total latency.
+
+Two layers are rarely tried on the very same accelerator, because its buffers are searched, too. So the fastest configs
+of a layer that were tried with the same block are also simulated with the buffers of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from anole.compile.matching import Match
+from anole.documents.receipt import Receipt, Receipts
+from anole.errors import BuildError, ConfigError
+from anole.record import Config
+from anole_vta.area import relative_area, relative_memory
+from anole_vta.geometry import Geometry
+from anole_vta.section import AcceleratorCandidate
+from anole_vta.target import VtaTarget
+from anole_vta.templates.design import hardware_config
+
+_UNTRIED = "no trial had the network's geometry"
+_SLOWER = "no trial was faster than the default config"
+
+_N_CANDIDATES = 16
+"""The most geometries on which all layers are simulated."""
+
+_N_MOVED = 4
+"""The most configs of a layer that are simulated with other buffers than those that they were tried with."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A geometry, and the config of each layer on it.
+
+    Attributes:
+        candidates: the considered geometries; None if the hardware is fixed.
+        per_layer_latency_s: total seconds if every layer had its own best geometry; None if the hardware is fixed.
+    """
+
+    geometry: Geometry
+    matches: list[Match]
+    candidates: tuple[AcceleratorCandidate, ...] | None = None
+    per_layer_latency_s: float | None = None
+
+
+def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> Chosen:
+    """Returns a network's geometry: the given one, or the best of all on which its layers were tried.
+
+    On each geometry, a layer has the fastest tried config, or the simulated default config if that is faster. A locked
+    layer has its own config, and the network its geometry.
+
+    The receipts, by task key, have the fastest config of each geometry.
+
+    Raises:
+        BuildError: no tried geometry is within the bounds and runs all layers.
+    """
+    designs = {match.task.key: _designs(target, match, receipts.get(match.task.key)) for match in matches}
+    locked = [target.geometry_of(match.config) for match in matches if match.locked and match.config is not None]
+    others = [target.geometry, *(design.geometry for each in designs.values() for design in each)]
+    tried = dict.fromkeys(locked or others)
+    bounds = target.bounds
+    allowed = [geometry for geometry in tried if bounds is None or not bounds.excess(geometry)]
+    candidates = []
+    for geometry in _most_promising(allowed, target, matches, designs):
+        with suppress(ConfigError):
+            layers = [_on(geometry, match, designs[match.task.key], target) for match in matches]
+            candidates.append((geometry, layers))
+    if not candidates:
+        raise BuildError(f"none of the {len(tried)} tried geometries is within the bounds and runs all layers")
+    candidates.sort(key=lambda candidate: _total_s(candidate[1]))
+    if bounds is None:
+        return Chosen(*candidates[0])
+    per_layer_s = 0.0
+    for n, match in enumerate(matches):
+        own_s = [design.latency_s for design in designs[match.task.key] if design.geometry in allowed]
+        per_layer_s += match.weight * min(*own_s, *(_latency_s(layers[n]) for _, layers in candidates), math.inf)
+    described = (
+        AcceleratorCandidate(geometry.block, relative_area(geometry), relative_memory(geometry), _total_s(layers))
+        for geometry, layers in candidates
+    )
+    return Chosen(*candidates[0], tuple(described), per_layer_s)
+
+
+@dataclass(frozen=True)
+class _Design:
+    """A config that a layer was tried with, on the accelerator that it asks for."""
+
+    geometry: Geometry
+    config: Config
+    latency_s: float
+
+
+def _most_promising(
+    geometries: Sequence[Geometry],
+    target: VtaTarget,
+    matches: Sequence[Match],
+    designs: Mapping[str, Sequence[_Design]],
+) -> list[Geometry]:
+    """Returns the geometries that may have the least total; those that run some layer not at all come last.
+
+    The estimate of a layer is the least latency that it had with the same block and any buffers, or that of its default
+    config.
+    """
+    if len(geometries) <= _N_CANDIDATES:
+        return list(geometries)
+    least_s: dict[tuple[str, tuple[int, ...]], float] = {}
+    for key, own in designs.items():
+        for design in own:
+            at = key, design.geometry.block
+            least_s[at] = min(design.latency_s, least_s.get(at, math.inf))
+
+    def estimated_s(geometry: Geometry) -> float:
+        there = target.with_geometry(geometry)
+        total_s = 0.0
+        for match in matches:
+            each_s = least_s.get((match.task.key, geometry.block))
+            if each_s is None:
+                try:
+                    each_s = there.simulate(match.task.workload, there.default_config(match.task.workload))
+                except ConfigError:
+                    return math.inf
+            total_s += match.weight * each_s
+        return total_s
+
+    # With equal estimates, what has more memory takes larger tiles.
+    ranked = sorted(geometries, key=lambda geometry: (estimated_s(geometry), -geometry.sram_bits))
+    return ranked[:_N_CANDIDATES]
+
+
+def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_Design]:
+    """Returns the fastest config on each geometry on which a layer was tried, the fastest of all first."""
+    if receipt is None:
+        return []
+    if target.bounds is None:
+        if match.reason is not None or receipt.config is None or receipt.latency_s is None:
+            return []
+        return [_Design(target.geometry, receipt.config, receipt.latency_s)]
+    found = [_Design(target.geometry_of(each.config), each.config, each.latency_s) for each in receipt.designs]
+    return sorted(found, key=lambda design: design.latency_s)
+
+
+def _on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
+    """Returns a layer on a geometry, with the default config if that is faster; raises ConfigError if it cannot run."""
+    there = target.with_geometry(geometry)
+    if match.locked and match.config is not None:
+        if target.geometry_of(match.config) != geometry:
+            raise ConfigError("it is locked to another geometry")
+        return replace(match, latency_s=there.simulate(match.task.workload, match.config))
+    design = min(_there(there, match, designs), key=lambda design: design.latency_s, default=None)
+    try:
+        config = there.default_config(match.task.workload)
+        default_s = there.simulate(match.task.workload, config)
+    except ConfigError:
+        if design is None:
+            raise
+        default_s = math.inf
+    if design is not None and design.latency_s <= default_s:
+        return replace(match, config=design.config, latency_s=design.latency_s, reason=None)
+    reason = match.reason or (_UNTRIED if design is None else _SLOWER)
+    return replace(match.untuned(reason, config), latency_s=default_s)
+
+
+def _there(there: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
+    """Yields what a layer was tried with on an accelerator, and the fastest of what it was tried with on others.
+
+    These others have the same block and other buffers. Where these hold less, the config has smaller tiles.
+    """
+    yield from (design for design in designs if design.geometry == there.geometry)
+    same_block = (design for design in designs if design.geometry.block == there.geometry.block)
+    for design in islice((design for design in same_block if design.geometry != there.geometry), _N_MOVED):
+        config = {**design.config, **hardware_config(there.geometry)}
+        with suppress(ConfigError):
+            yield _Design(there.geometry, config, there.simulate(match.task.workload, config))
+
+
+def _latency_s(match: Match) -> float:
+    assert match.latency_s is not None, "what is simulated has a latency"
+    return match.latency_s
+
+
+def _total_s(matches: Sequence[Match]) -> float:
+    return sum(match.weight * _latency_s(match) for match in matches)

@@ -1,0 +1,148 @@
+"""Post-training quantisation: symmetric, with one power-of-two scale for each value and weight, found on samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.extract.samples import Sample
+from anole.record import Config
+from anole.task import Workload
+from anole_vta.compile.partition import FusedLayer, Partition
+from anole_vta.network.network import (
+    MOST,
+    AcceleratorLayer,
+    Host,
+    NetworkStep,
+    Pool,
+    QuantizedNetwork,
+    max_pool,
+)
+from anole_vta.target import as_conv2d
+
+_FINER = 4
+
+_BIAS_BITS = 28
+_MOST_BIAS = 2 << _BIAS_BITS
+"""Bound on biases, including half a unit of the result, such that no sum overflows 32 bits."""
+
+_RESIDUAL_SHIFT = 22
+"""The most bits that a residual, which has 7 bits, is shifted left."""
+
+_FINEST = -1000
+"""A scale finer than any that occurs."""
+
+Observed = Mapping[str, NDArray[np.float32]]
+"""Every value by name, over all samples: shape (n_samples, *shape)."""
+
+
+def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed:
+    """Runs a network in floating point on samples and returns all of its values."""
+    observed: dict[str, list[NDArray[Any]]] = {}
+    for sample in samples:
+        values: dict[str, NDArray[Any]] = dict(zip(parts.inputs, sample, strict=True))
+        for part in parts.parts:
+            match part:
+                case FusedLayer():
+                    residual = None if part.residual is None else values[part.residual]
+                    values[part.result] = part.run(values[part.data], residual)
+                case Pool():
+                    values[part.result] = max_pool(part, values[part.data], -np.inf)
+                case _:
+                    results = host(part.function, [values[name] for name in part.arguments])
+                    values |= zip(part.results, results, strict=True)
+        for name, value in values.items():
+            observed.setdefault(name, []).append(value)
+    return {name: np.stack(arrays) for name, arrays in observed.items()}
+
+
+def best_exponent(values: NDArray[np.float32]) -> int:
+    """Returns the power-of-two scale with which integers approximate values with the least mean square error.
+
+    The coarsest candidate scale holds the largest value; finer ones clip it, but are more precise elsewhere.
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    if not largest or not math.isfinite(largest):
+        return 0
+    coarsest = math.ceil(math.log2(largest / MOST))
+    flat = values.ravel()
+    errors = []
+    for exponent in range(coarsest, coarsest - _FINER, -1):
+        numbers = _rounded(flat, exponent)
+        errors.append((float(np.square(np.ldexp(numbers, exponent) - flat, dtype=np.float64).sum()), -exponent))
+    return -min(errors)[1]
+
+
+def snr_db(expected: NDArray[Any], found: NDArray[Any]) -> float | None:
+    """Returns the signal-to-noise ratio in decibels; None where noise or signal is zero, or the ratio not finite."""
+    wide = expected.astype(np.float64)
+    signal, noise = float(np.square(wide).sum()), float(np.square(wide - found).sum())
+    return 10 * math.log10(signal / noise) if 0 < signal < math.inf and 0 < noise < math.inf else None
+
+
+def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> QuantizedNetwork:
+    """Returns the network in integers, whose scales follow from all values observed on samples."""
+    exponents: dict[str, int] = {}
+
+    def exponent_of(name: str) -> int:
+        if name not in exponents:
+            exponents[name] = best_exponent(observed[name])
+        return exponents[name]
+
+    steps: list[NetworkStep] = []
+    for part in parts.parts:
+        match part:
+            case FusedLayer():
+                residual_exponent = None if part.residual is None else exponent_of(part.residual)
+                data_exponent, result_exponent = exponent_of(part.data), exponent_of(part.result)
+                layer = _layer(part, data_exponent, residual_exponent, result_exponent, config_of(part.workload))
+                exponents[part.result] = layer.result_exponent
+                steps.append(layer)
+            case Pool():
+                exponents[part.result] = exponent = exponent_of(part.data)
+                steps.append(replace(part, exponent=exponent))
+            case _:
+                steps.append(part)
+    return QuantizedNetwork(parts.inputs, parts.outputs, tuple(steps))
+
+
+def _layer(
+    fused: FusedLayer, data_exponent: int, residual_exponent: int | None, result_exponent: int, config: Config
+) -> AcceleratorLayer:
+    w = as_conv2d(fused.workload)
+    # The finest bits of weights do not matter where the weights are tiny beside what is added to the products.
+    best = best_exponent(fused.weight) if fused.weight.any() else result_exponent - data_exponent
+    weight_exponent = max(best, _finest_sum(fused, residual_exponent) - data_exponent)
+    sum_exponent = data_exponent + weight_exponent
+    # A result finer than the sum would only be the sum shifted left.
+    result_exponent = max(result_exponent, sum_exponent)
+    shift = result_exponent - sum_exponent
+    half = 1 << shift - 1 if shift else 0
+    bias = np.rint(np.ldexp(fused.bias.astype(np.float64), -sum_exponent)) + half
+    weight = _rounded(fused.weight, weight_exponent).astype(np.int8)
+    high = MOST if fused.cap is None else min(MOST, math.floor(math.ldexp(fused.cap, -result_exponent)))
+    return AcceleratorLayer(
+        *(fused.name, w, config, fused.data, fused.result, fused.residual),
+        *(data_exponent, weight_exponent, residual_exponent or 0, result_exponent),
+        *(0 if fused.positive else -MOST, high),
+        fused.shape,
+        weight.reshape(*w.kernel, w.in_channels, w.out_channels),
+        np.clip(bias, -_MOST_BIAS, _MOST_BIAS).astype(np.int32),
+    )
+
+
+def _finest_sum(fused: FusedLayer, residual_exponent: int | None) -> int:
+    """Returns the finest scale of the sums at which bias and residual are not cut off."""
+    most_bias = float(np.abs(fused.bias).max(initial=0.0))
+    finest = math.frexp(most_bias)[1] - _BIAS_BITS if most_bias else _FINEST
+    return finest if residual_exponent is None else max(finest, residual_exponent - _RESIDUAL_SHIFT)
+
+
+def _rounded(values: NDArray[np.float32], exponent: int) -> NDArray[np.float32]:
+    """Returns values in units of a scale, rounded to nearest and clipped to what an integer holds."""
+    return np.clip(np.rint(np.ldexp(values, -exponent)), -MOST, MOST)

@@ -1,0 +1,112 @@
+"""Evaluates a build for a simulated target: exact against an integer reference, then against the network itself."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.documents.build import Build
+from anole.documents.evaluation import Latency
+from anole.errors import BuildError
+from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.engines import reference_engines
+from anole.evaluate.timing.turns import Pace
+from anole.host.machine import available_cores
+from anole_vta.network.artifact import BuiltNetwork
+from anole_vta.network.network import IntegerReference, Quantized
+from anole_vta.section import accelerator_of
+from anole_vta.target import VtaTarget
+
+_log = logging.getLogger(__name__)
+
+_MAX_ERROR = 0.5
+"""The largest error that 8 bits explain: in deep networks without calibration samples it reaches 0.3, and with two
+swapped inputs it is about 1."""
+
+
+class SimulatedRunner:
+    """Runs builds on the simulated accelerator that each describes; see `NetworkRunner`."""
+
+    threads = 1
+    is_exact = True
+
+    def __init__(self, target: VtaTarget) -> None:
+        pass
+
+    def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
+        """Returns one comparison; nothing is timed, so the pace is ignored.
+
+        The latency is beside that of the untuned network, the outputs beside those of the network in floating point.
+        """
+        accelerator, inputs = accelerator_of(folder, build), draw_inputs(build)
+        outputs = _exact_outputs(folder, inputs)
+        with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
+            precise = reference.compute()
+        if [each.shape for each in precise] != [each.shape for each in outputs]:
+            raise BuildError(f"{folder}: its outputs are not those of the present model; compile it again")
+        error = _relative_error(outputs, precise)
+        if error > _MAX_ERROR:
+            raise BuildError(
+                f"{folder}: the outputs differ from those of {reference.name}: relative error {error:.3g}; at most "
+                f"{_MAX_ERROR:g} is allowed"
+            )
+        snr_db = -20 * math.log10(error) if error else None
+        latency_s, untuned_s = accelerator.latency_s, accelerator.untuned_latency_s
+        speedup = untuned_s / latency_s if latency_s else 1.0
+        _log.info(
+            "%s: bit-equal to the integer reference in NumPy; signal-to-noise ratio against %s: %.1f dB",
+            *(build.name, reference.name, math.inf if snr_db is None else snr_db),
+        )
+        _log.info(
+            "%s: %.3f ms simulated, against %.3f ms untuned (%.2fx)",
+            *(build.name, 1e3 * latency_s, 1e3 * untuned_s, speedup),
+        )
+        return [
+            Latency(
+                reference="untuned",
+                reference_precision=build.precision,
+                latency_s=latency_s,
+                latency_std_s=0.0,
+                reference_latency_s=untuned_s,
+                reference_latency_std_s=0.0,
+                speedup=speedup,
+                relative_error=error,
+                snr_db=snr_db,
+                rounds=1,
+                speedup_low=speedup,
+                speedup_high=speedup,
+            )
+        ]
+
+    def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        """Returns the outputs of a build, in order."""
+        accelerator = accelerator_of(folder, build)
+        built = BuiltNetwork.load(folder)
+        found = built.outputs(built.run(inputs))
+        cycles, latency_s = accelerator.cycles, accelerator.latency_s
+        _log.info("%s: %d cycles on the accelerator, %.3f ms", build.name, cycles, 1e3 * latency_s)
+        return found
+
+
+def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+    """Returns the accelerator's outputs; raises BuildError if a value differs from the integer reference in NumPy."""
+    built = BuiltNetwork.load(folder)
+    found, expected = built.run(inputs), built.run(inputs, IntegerReference())
+    for name, value in expected.items():
+        if isinstance(value, Quantized) and not np.array_equal(value.numbers, found[name].numbers):  # type: ignore[union-attr]
+            raise BuildError(f"{folder}: the accelerator differs from the integer reference in NumPy: {name}")
+    return built.outputs(found)
+
+
+def _relative_error(found: Sequence[NDArray[Any]], precise: Sequence[NDArray[Any]]) -> float:
+    """Returns the relative L2 distance over all outputs together; 1e300 if it is not finite."""
+    wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
+    noise = np.concatenate([each.ravel() for each in found]) - wide
+    error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))
+    return error if math.isfinite(error) else 1e300

@@ -1,0 +1,17 @@
+rule accelerator:
+    input:
+        receipts=answers.explored,
+    output:
+        directory("accelerators/{accelerator}"),
+    log:
+        "logs/accelerator/{accelerator}.log",
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=memory_mb(3000),
+    params:
+        anole=launcher,
+        order=answers.accelerator_order,
+    shell:
+        "{params.anole} accelerator {wildcards.accelerator} --order {params.order} --output {output} "
+        "{input.receipts} 2> {log}"

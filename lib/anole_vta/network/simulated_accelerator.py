@@ -1,0 +1,125 @@
+"""Runs layers on the simulated hardware: lowers them to programs, packs tensors into DRAM, and executes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.record import Config
+from anole.task import Conv2d
+from anole_vta.geometry import Geometry
+from anole_vta.isa import AluOpcode, encode_uop
+from anole_vta.network.network import AcceleratorLayer, Data, Pool, Sum
+from anole_vta.network.pool import lower_pool, pooled_size
+from anole_vta.simulator.functional import FunctionalSimulator
+from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Immediate, Residual, lower_conv2d
+from anole_vta.templates.design import can_run, design_of, whole_blocks
+from anole_vta.templates.program import Program
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A step's program, and its constants in the accelerator's layout."""
+
+    program: Program
+    constants: Mapping[str, NDArray[Any]]
+
+
+def epilogue_of(layer: AcceleratorLayer, geometry: Geometry) -> tuple[EpilogueStep, ...]:
+    """Returns the epilogue that a layer applies to its sums."""
+    steps: list[EpilogueStep] = [Bias()]
+    if layer.residual is not None:
+        steps.append(Residual())
+    if layer.shift:
+        steps.append(Immediate(AluOpcode.SHR, layer.shift))
+    if geometry.variant == "vta++" and layer.low == -layer.high:
+        return (*steps, Immediate(AluOpcode.CLP, layer.high))
+    return (*steps, Immediate(AluOpcode.MIN, layer.high), Immediate(AluOpcode.MAX, layer.low))
+
+
+def can_add(workload: Conv2d, config: Config, geometry: Geometry) -> bool:
+    """Returns whether a layer has room to add a residual."""
+    return can_run(lambda: design_of(workload, geometry, config, (Bias(), Residual(), *SHIFT_AND_CLIP)))
+
+
+def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[int, ...] = ()) -> Loaded:
+    """Returns the program and the packed constants of a step; for a pool, the shape of its data (NHWC) is given.
+
+    Raises:
+        ConfigError: the accelerator cannot run it.
+    """
+    if isinstance(step, Pool):
+        *pixels, channels = shape
+        return Loaded(
+            lower_pool(step, (*pixels, -(-channels // geometry.block_out) * geometry.block_out), geometry), {}
+        )
+    epilogue = epilogue_of(step, geometry)
+    design = design_of(step.workload, geometry, step.config, epilogue)
+    whole = whole_blocks(step.workload, geometry)
+    ci, co = whole.in_channels - step.workload.in_channels, whole.out_channels - step.workload.out_channels
+    weight = np.pad(step.weight, ((0, 0), (0, 0), (0, ci), (0, co)))
+    bias = np.pad(step.bias, (0, co)).reshape(-1, 1, geometry.block_out).repeat(geometry.batch, axis=1)
+    return Loaded(
+        lower_conv2d(whole, design.schedule, geometry, epilogue),
+        {"weight": _pack_weight(weight, geometry), "bias": bias},
+    )
+
+
+def _pack_weight(weight: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
+    """Returns HWIO weights as [CO/BO][CI/BI][KH][KW][BO][BI]."""
+    kh, kw, ci, co = weight.shape
+    bi, bo = geometry.block_in, geometry.block_out
+    return weight.reshape(kh, kw, ci // bi, bi, co // bo, bo).transpose(4, 2, 0, 1, 5, 3)
+
+
+def unpack_weight(weight: NDArray[Any]) -> NDArray[Any]:
+    """Returns [CO/BO][CI/BI][KH][KW][BO][BI] weights as HWIO."""
+    co, ci, kh, kw, bo, bi = weight.shape
+    return weight.transpose(2, 3, 1, 5, 0, 4).reshape(kh, kw, ci * bi, co * bo)
+
+
+class SimulatedAccelerator:
+    """The simulated hardware, with every step's program and constants by the name of its result."""
+
+    def __init__(self, loaded: Mapping[str, Loaded]) -> None:
+        self.loaded = loaded
+
+    def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
+        """Runs a layer's program."""
+        loaded = self.loaded[layer.result]
+        g, w = loaded.program.geometry, layer.workload
+        tensors = {"data": _packed(data, g.batch, g.block_in), **loaded.constants}
+        if residual is not None:
+            tensors["residual"] = _packed(residual, g.batch, g.block_out)
+        return _run(loaded.program, tensors, (w.batch, w.out_height, w.out_width, w.out_channels))
+
+    def pool(self, pool: Pool, data: Data) -> Data:
+        """Runs a pool's program."""
+        program = self.loaded[pool.result].program
+        wide = _packed(data, program.geometry.batch, program.geometry.block_out).astype(np.int32)
+        n, h, w, c = data.shape
+        return _run(program, {"data": wide}, (n, *pooled_size(pool, h, w), c))
+
+
+def _packed(tensor: NDArray[Any], batch: int, block: int) -> NDArray[Any]:
+    """Returns an NHWC tensor as [N/B][C/BLOCK][H][W][B][BLOCK], its channels padded to whole blocks."""
+    whole = np.pad(tensor, ((0, 0), (0, 0), (0, 0), (0, -tensor.shape[-1] % block)))
+    n, h, w, c = whole.shape
+    return whole.reshape(n // batch, batch, h, w, c // block, block).transpose(0, 4, 2, 3, 1, 5)
+
+
+def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> Data:
+    """Runs a program on packed tensors, and returns its region ``out`` as NHWC of this shape."""
+    g, (n, h, w, c) = program.geometry, shape
+    dram = np.zeros(max(region.address + region.size_bytes for region in program.regions.values()), np.uint8)
+    places = {name: slice(place.address, place.address + place.size_bytes) for name, place in program.regions.items()}
+    uops = np.array([encode_uop(uop, g) for uop in program.uops], dtype="<u4")
+    for name, tensor in {**tensors, "uop": uops}.items():
+        dram[places[name]] = np.ascontiguousarray(tensor).view(np.uint8).ravel()
+    FunctionalSimulator(g, dram).run(program.instructions)
+    out = dram[places["out"]].view(np.int8).reshape(n // g.batch, -1, h, w, g.batch, g.block_out)
+    return out.transpose(0, 4, 2, 3, 1, 5).reshape(n, h, w, -1)[..., :c]

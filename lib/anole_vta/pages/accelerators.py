@@ -1,0 +1,75 @@
+"""Section: the accelerator that each build has, as the file that describes it to VTA."""
+
+from __future__ import annotations
+
+import json
+
+from anole.errors import AnoleError
+from anole.report.pages.figure import Download, Figure, Lacking, ReportSource, Section, Shown, Table
+from anole.words import counted, milliseconds, times
+from anole_vta.config_file import vta_config
+from anole_vta.geometry import Geometry
+
+SQL = """
+select
+    name as build,
+    manifest -> '$.accelerator.geometry' as geometry,
+    manifest ->> '$.accelerator.area' as area,
+    manifest ->> '$.accelerator.memory' as memory,
+    manifest ->> '$.accelerator.frequency_mhz' as frequency_mhz,
+    manifest ->> '$.accelerator.cycles' as cycles,
+    manifest ->> '$.accelerator.latency_s' as latency_s,
+    manifest ->> '$.accelerator.untuned_latency_s' as untuned_latency_s,
+    manifest ->> '$.accelerator.per_layer_latency_s' as per_layer_latency_s
+from build
+where manifest ->> '$.accelerator.cycles' is not null
+order by name
+"""
+
+REMEDY = "a build for a target of `kind: vta` in models.yaml, such as `{kind: vta, hardware: search}`."
+"""What fills the sections on accelerators."""
+
+
+def make(source: ReportSource) -> list[Shown]:
+    """Returns the chosen geometries, and a vta_config.json of each."""
+    query = source.database.query(SQL)
+    if not query.rows:
+        return [Lacking("Chosen geometry", REMEDY)]
+    rows, downloads = [], []
+    for row in query.records():
+        try:
+            geometry = Geometry.from_json(json.loads(row["geometry"]))
+        except AnoleError:
+            continue
+        text = json.dumps(vta_config(geometry), indent=2)
+        downloads.append(Download(f"{row['build']}.vta_config.json", text + "\n"))
+        kib = (geometry.inp_bytes, geometry.wgt_bytes, geometry.acc_bytes, geometry.uop_bytes)
+        rows.append(
+            (
+                row["build"],
+                geometry.variant,
+                "x".join(map(str, geometry.block)),
+                "/".join(str(size // 1024) for size in kib),
+                *(times(row["area"]), times(row["memory"]), f"{row['cycles']:,}"),
+                *(milliseconds(row[f"{which}latency_s"]) for which in ("", "untuned_", "per_layer_")),
+            )
+        )
+    columns = ("build", "variant", "block", "inp/wgt/acc/uop, KiB", "area", "memory", "cycles", "ms", "untuned, ms")
+    return [
+        Figure(
+            "Chosen geometry",
+            "area and on-chip memory in units of VTA's own (1x16x16, default buffers); cycles and ms of all steps of "
+            "the accelerator in one run, lower is better. The host's time is not counted.",
+            f"{counted(len(rows), 'build')}.",
+            "the timing simulator counts cycles exactly, and ms follow from the clock. Area is an estimate in gates "
+            "(docs/vta/README.md). The last column is what the layers would take if each had its own best geometry.",
+            (query,),
+            Table.of((*columns, "best of each, ms"), rows),
+            downloads=tuple(downloads),
+            headline=f"{counted(len(rows), 'build')} for the accelerator, with blocks of "
+            f"{', '.join(dict.fromkeys(row[2] for row in rows))}.",
+        )
+    ]
+
+
+SECTION = Section("geometry", "Which accelerator was chosen?", "hardware", make)

@@ -1,0 +1,136 @@
+"""Section: the accelerators that builds were simulated on, and the exact fronts over several networks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+
+from anole.documents import layout
+from anole.report.cookbook import read_chart
+from anole.report.pages.figure import Download, Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
+from anole.words import counted, milliseconds, significant, times
+from anole_vta.accelerator import FRONT
+from anole_vta.accelerator.pareto import on_front
+
+_CANDIDATES = """
+select
+    build.name as build,
+    candidate.value -> '$.block' as block,
+    candidate.value ->> '$.area' as area,
+    candidate.value ->> '$.memory' as memory,
+    candidate.value ->> '$.latency_s' as latency_s,
+    build.manifest ->> '$.accelerator.frequency_mhz' as frequency_mhz
+from build, json_each(build.manifest, '$.accelerator.candidates') as candidate
+where candidate.type = 'object'
+order by build.name, area, latency_s
+"""
+
+_SEARCH = "builds for a target with `hardware: search` in models.yaml, with enough trials."
+
+_EXPLORED = "Front of time, area and energy"
+
+
+def make(source: ReportSource) -> list[Shown]:
+    """Returns the geometries that builds were simulated on, and the exact front of each accelerator."""
+    found = sorted((source.project / layout.ACCELERATORS).glob(f"*/{FRONT}"))
+    lacking = Lacking(_EXPLORED, "an entry of `accelerators` in models.yaml (docs/vta/accelerators.md).")
+    return [_of_builds(source), *(map(_explored, found) if found else (lacking,))]
+
+
+def _of_builds(source: ReportSource) -> Shown:
+    title = "Geometries that a whole network was simulated on"
+    query = source.database.query(_CANDIDATES)
+    if not query.rows:
+        return Lacking(title, _SEARCH)
+    points = [
+        {
+            "area": row["area"],
+            "cycles": row["latency_s"] * row["frequency_mhz"] * 1e6,
+            "build": row["build"],
+            "block": "x".join(map(str, json.loads(row["block"]))),
+            "memory": row["memory"],
+            "latency_s": row["latency_s"],
+        }
+        for row in query.records()
+    ]
+    builds = list(dict.fromkeys(point["build"] for point in points))
+    for build in builds:
+        own = [point for point in points if point["build"] == build]
+        kept = on_front(np.array([(point["area"], point["cycles"]) for point in own]))
+        for point, is_kept in zip(own, kept.tolist(), strict=True):
+            point["on_front"] = is_kept
+    best = [point for point in points if point["on_front"]]
+    rows = (
+        (
+            *(point["build"], point["block"], times(point["area"]), times(point["memory"])),
+            f"{point['cycles']:,.0f}",
+            milliseconds(point["latency_s"]),
+        )
+        for point in best
+    )
+    return Figure(
+        title,
+        "cycles of all accelerator steps of one run, and area in units of VTA's own; less of both is better.",
+        f"{len(points)} geometries of {counted(len(builds), 'build')}; the table has the {len(best)} on the fronts.",
+        "all layers simulated on one accelerator, each with its fastest config there; the line is the front. Area is "
+        "an estimate in gates (docs/vta/README.md).",
+        (query,),
+        Table.of(("build", "block", "area", "memory", "cycles", "ms"), rows),
+        with_rows(read_chart(Path(__file__).with_name("geometries.json")), points),
+    )
+
+
+def _explored(path: Path) -> Shown:
+    """Returns the front in a file that exploring an accelerator wrote."""
+    title = f"{_EXPLORED}: {path.parent.name}"
+    try:
+        return _figure(title, path.parent.name, path.read_text(encoding="utf-8"))
+    except (ValueError, LookupError, StopIteration):
+        return Lacking(
+            title, f"its {path.name}, which is broken; `anole accelerator {path.parent.name}` writes it anew."
+        )
+
+
+def _figure(title: str, name: str, text: str) -> Figure:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    energy = next(column for column in rows[0] if "energy" in column)
+    unit = "millijoules" if energy == "energy_mj" else "units of the front's least"
+    fronts = {row["network"] for row in rows}
+    points = [
+        {
+            **{column: float(row[column]) for column in ("area", "latency_ms")},
+            **{column: row[column] for column in ("network", "accelerator", "block", "knee", "checked")},
+            "energy": float(row[energy]),
+        }
+        for row in rows
+    ]
+    shown = ("network", "knee", "accelerator", "area", "latency_ms", energy, "checked")
+    knees = (
+        (
+            *(row["network"], f"least {row['knee']}", row["accelerator"], times(float(row["area"])), row["latency_ms"]),
+            *(significant(float(row[energy])), row["checked"]),
+        )
+        for row in rows
+        if row["knee"]
+    )
+    return Figure(
+        title,
+        f"milliseconds of all layers on the accelerator in one run, area in units of VTA's own, energy in {unit}; "
+        "less of each is better.",
+        f"{counted(len(rows), 'point')} on {counted(len(fronts), 'front')}, of single networks and of all together.",
+        "every program of every layer simulated; each layer has its fastest on one accelerator for all. Nothing else "
+        "is at most as large in all three. Area is an estimate in gates, energy one from accesses "
+        "(docs/vta/accelerators.md); what is not marked RTL is extrapolated.",
+        (),
+        Table.of(shown, knees),
+        with_rows(read_chart(Path(__file__).with_name("fronts.json")), points),
+        downloads=(Download(f"{name}.front.csv", text),),
+        headline=f"The front of {name} has {counted(len(rows), 'point')}.",
+    )
+
+
+SECTION = Section("fronts", "What does an accelerator cost in time, area and energy?", "hardware", make)

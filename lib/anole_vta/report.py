@@ -1,0 +1,135 @@
+"""Reports how well a program uses the accelerator: busy modules, the roofline, and a timeline picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from xml.sax.saxutils import escape
+
+from anole_vta.geometry import INSTRUCTION_BYTES, Geometry
+from anole_vta.isa import Gemm, Instruction, Load
+from anole_vta.simulator.activity import Module, module_of
+from anole_vta.simulator.timing import Timeline, is_extrapolated, simulate
+from anole_vta.templates.program import Program
+
+
+@dataclass(frozen=True)
+class Utilisation:
+    """The work of a program, the cycles it takes, and the roofline above it.
+
+    Attributes:
+        busy: busy cycles of each module, by its name.
+        operations: GEMM operations, each a (batch, block_in) by (block_in, block_out) product.
+        read_bytes, write_bytes: bytes over the memory bus, including instructions.
+    """
+
+    geometry: Geometry
+    cycles: int
+    busy: dict[str, int]
+    operations: int
+    read_bytes: int
+    write_bytes: int
+
+    @property
+    def gemm_share(self) -> float:
+        """The share of the cycles in which the matrix unit works."""
+        return self.operations / self.cycles
+
+    @property
+    def peak(self) -> int:
+        """The multiply-adds of the matrix unit in a cycle."""
+        return prod(self.geometry.block)
+
+    @property
+    def reached(self) -> float:
+        """The multiply-adds of the program in a cycle."""
+        return self.operations * self.peak / self.cycles
+
+    @property
+    def intensity(self) -> float:
+        """The multiply-adds for each byte over the bus."""
+        return self.operations * self.peak / (self.read_bytes + self.write_bytes)
+
+    @property
+    def attainable(self) -> float:
+        """The part of the peak that the bus allows."""
+        return min(self.peak, self.intensity * self.geometry.bus_bytes)
+
+
+def utilisation(program: Program, timeline: Timeline) -> Utilisation:
+    """Returns the work of a program and the cycles it takes."""
+    g = program.geometry
+    busy = {module.name.lower(): 0 for module in Module}
+    for instruction, start, end in zip(program.instructions, timeline.start, timeline.end, strict=True):
+        busy[module_of(instruction).name.lower()] += end - start
+    operations = sum(
+        each.iter_out * each.iter_in * (each.uop_end - each.uop_begin)
+        for each in program.instructions
+        if isinstance(each, Gemm) and not each.reset
+    )
+    read_bytes = timeline.read_beats * g.bus_bytes + len(program.instructions) * INSTRUCTION_BYTES
+    return Utilisation(g, timeline.cycles, busy, operations, read_bytes, timeline.write_beats * g.bus_bytes)
+
+
+def summarize(program: Program) -> tuple[str, Timeline]:
+    """Returns a report for people, and the timeline of the program."""
+    timeline = simulate(program.instructions, program.geometry)
+    used = utilisation(program, timeline)
+    bound = "the matrix unit" if used.attainable == used.peak else "the memory bus"
+    # A pooling does not use the matrix unit.
+    share = used.reached / used.attainable if used.operations else 0.0
+    lines = [
+        f"instructions  {len(program.instructions):12}",
+        f"cycles        {used.cycles:12}" + ("  extrapolated" if is_extrapolated(program.geometry) else ""),
+        *(f"{name:8} busy {cycles:12}  {cycles / used.cycles:6.1%}" for name, cycles in used.busy.items()),
+        f"matrix unit   {used.operations:12}  {used.gemm_share:6.1%} of the cycles",
+        f"read          {used.read_bytes:12}  bytes",
+        f"written       {used.write_bytes:12}  bytes",
+        f"intensity     {used.intensity:12.1f}  multiply-adds a byte",
+        f"reached       {used.reached:12.1f}  multiply-adds a cycle, {share:.1%} of what "
+        f"{bound} allows ({used.attainable:.1f}; the peak is {used.peak:.0f})",
+    ]
+    return "\n".join(lines), timeline
+
+
+_COLOURS = {"load": "#4477aa", "gemm": "#228833", "alu": "#ccbb44", "read": "#66ccee", "store": "#ee6677"}
+_WIDTH, _ROW, _LEFT, _TOP = 1000, 28, 70, 24
+
+
+def draw_timeline(program: Sequence[Instruction], timeline: Timeline, until: int | None = None) -> str:
+    """Returns a picture (SVG) of the instructions that each module runs over time, to its end or until a cycle."""
+    end = min(until or timeline.cycles, timeline.cycles)
+    scale = (_WIDTH - _LEFT - 10) / end
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_TOP + 3 * _ROW + 40}" '
+        'font-family="sans-serif" font-size="11">',
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
+    for row, module in enumerate(Module):
+        y = _TOP + row * _ROW
+        parts.append(f'<text x="6" y="{y + 15}">{module.name.lower()}</text>')
+        for number, (instruction, start, stop) in enumerate(zip(program, timeline.start, timeline.end, strict=True)):
+            if module_of(instruction) == module and start < end and stop > start + 1:
+                width = max(0.3, (min(stop, end) - start) * scale)
+                kind = _kind(instruction)
+                parts.append(
+                    f'<rect x="{_LEFT + start * scale:.2f}" y="{y}" width="{width:.2f}" height="{_ROW - 8}" '
+                    f'fill="{_COLOURS[kind]}"><title>{escape(f"{number}: {kind}, {start} to {stop}")}</title></rect>'
+                )
+    axis = _TOP + 3 * _ROW
+    for tick in range(5):
+        cycle = end * tick // 4
+        parts.append(f'<text x="{_LEFT + cycle * scale:.0f}" y="{axis + 10}" text-anchor="middle">{cycle}</text>')
+    for position, (kind, colour) in enumerate(_COLOURS.items()):
+        x = _LEFT + 90 * position
+        parts.append(f'<rect x="{x}" y="{axis + 20}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 14}" y="{axis + 29}">{kind}</text>')
+    parts.append(f'<text x="{_WIDTH - 10}" y="{axis + 29}" text-anchor="end">cycles</text></svg>')
+    return "\n".join(parts) + "\n"
+
+
+def _kind(instruction: Instruction) -> str:
+    if isinstance(instruction, Load) and module_of(instruction) != Module.LOAD:
+        return "read"
+    return type(instruction).__name__.lower()

@@ -1,0 +1,73 @@
+"""The section of build.json on the simulated accelerator that a network runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anole.documents.build import FILE, Build
+from anole.documents.document import document_of
+from anole.errors import BuildError
+
+
+@dataclass(frozen=True)
+class AcceleratorStep:
+    """A layer that the accelerator runs; the value is the name of its result in the network."""
+
+    name: str
+    value: str
+    instructions: int
+    cycles: int
+
+
+@dataclass(frozen=True)
+class AcceleratorCandidate:
+    """A geometry that was considered for the network.
+
+    Attributes:
+        block: the matrix unit's batch, input channels and output channels.
+        area, memory: relative to VTA's own.
+        latency_s: seconds of all layers.
+    """
+
+    block: tuple[int, ...]
+    area: float
+    memory: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """What is known of the simulated accelerator that a network runs on.
+
+    Attributes:
+        geometry: the fields of `anole_vta.geometry.Geometry`.
+        area, memory: relative to VTA's own.
+        cycles, latency_s: of one run of all steps.
+        untuned_latency_s: seconds of the same network with default configs.
+        snr_db: signal to noise of each result, in decibel; None where it is exact.
+        candidates: the geometries that were considered; None where the hardware is fixed.
+        per_layer_latency_s: seconds if every layer had the geometry that is best for itself; likewise.
+    """
+
+    geometry: Mapping[str, Any] = field(hash=False)
+    area: float
+    memory: float
+    frequency_mhz: float
+    samples: int
+    steps: tuple[AcceleratorStep, ...]
+    cycles: int
+    latency_s: float
+    untuned_latency_s: float
+    snr_db: Mapping[str, float | None] = field(hash=False)
+    candidates: tuple[AcceleratorCandidate, ...] | None = None
+    per_layer_latency_s: float | None = None
+
+
+def accelerator_of(folder: Path, build: Build) -> Accelerator:
+    """Return the accelerator of a build; raises BuildError without one, DocumentError if it is broken."""
+    if build.accelerator is None:
+        raise BuildError(f"{folder}: {FILE} lacks the accelerator's description; compile it again")
+    return document_of(dict(build.accelerator), Accelerator, folder / FILE, "compile")

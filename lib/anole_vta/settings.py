@@ -1,0 +1,137 @@
+"""The settings of an accelerator target in models.yaml, and the description made from them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anole.errors import TargetError
+from anole.node import Node
+from anole.targets.kind import CONSTRAINED, OPEN, Exploration, Kind, described_space, plain_values
+from anole_vta.area import BOUNDS, Bounds
+from anole_vta.geometry import DEFAULT, Geometry
+
+if TYPE_CHECKING:
+    from anole_vta.target import VtaTarget
+
+_BLOCK = re.compile(r"[1-9]\d*x[1-9]\d*x[1-9]\d*")
+
+_LEAST_MHZ, _MOST_MHZ = 1e-3, 1e6
+
+TECHNOLOGIES_NM = (22, 32, 45, 65)
+"""The processes whose energies are known (`anole_vta.accelerator.energy`)."""
+
+_KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS)
+
+
+def describe_vta(
+    geometry: object = "default",
+    hardware: object = "fixed",
+    frequency_mhz: object = 100,
+    first_layer: object = "host",
+    space: object = CONSTRAINED,
+    **bounds: object,
+) -> dict[str, Any]:
+    """Returns the description of an accelerator.
+
+    Args:
+        geometry: ``default``, the name of a `Geometry`, or its fields that differ from VTA's own.
+        hardware: ``fixed``, or ``search`` for another block of the matrix unit and other buffers.
+        frequency_mhz: the clock's frequency; cycles are exact, and seconds follow from it.
+        first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
+        space: ``constrained``, or ``open`` for spaces that also hold what the accelerator cannot run; described only
+            if it is open.
+        bounds: the bounds of a search, see `Bounds`; the ``penalty_form`` is described only if it is not the default.
+
+    Raises:
+        TargetError: a value is not allowed.
+    """
+    if bounds and hardware == "fixed":
+        raise TargetError(f"{next(iter(bounds))}: is for `hardware: search`; this hardware is fixed")
+    description = {
+        "kind": "vta",
+        "geometry": _geometry(geometry).to_json(),
+        "hardware": _choice("hardware", hardware, ("fixed", "search")),
+        "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
+        "first_layer": _choice("first_layer", first_layer, ("host", "vta")),
+        **described_space(_choice("space", space, (CONSTRAINED, OPEN))),
+    }
+    if hardware == "search":
+        *numbers, form = ((name, bounds.get(name, value)) for name, value in asdict(Bounds()).items())
+        description |= {name: _positive(name, found) for name, found in numbers}
+        if _choice(*form, ("difference", "share")) != "difference":
+            description["penalty_form"] = form[1]
+    return description
+
+
+def _geometry(found: object) -> Geometry:
+    if isinstance(found, Mapping):
+        return Geometry.from_json(found)
+    if not isinstance(found, str):
+        raise TargetError(
+            f"geometry: found {found!r}; allowed are default, a name such as {DEFAULT.name}, or a mapping"
+        )
+    return DEFAULT if found == "default" else Geometry.from_name(found)
+
+
+def _choice(name: str, found: object, allowed: tuple[str, ...]) -> str:
+    if found not in allowed:
+        raise TargetError(f"{name}: found {found!r}; allowed are {', '.join(allowed)}")
+    return str(found)
+
+
+def _positive(name: str, found: object) -> float:
+    if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 < found <= sys.float_info.max:
+        raise TargetError(f"{name}: found {found!r}; a number above 0 is expected")
+    return float(found)
+
+
+def _target(description: Mapping[str, Any]) -> VtaTarget:
+    from anole_vta.target import VtaTarget
+
+    return VtaTarget(description)
+
+
+def _read_exploration(entry: Mapping[str, Node], targets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Checks the settings of an entry of ``accelerators``, and that its targets differ in their geometry only."""
+    described = {name: describe_vta(**settings) for name, settings in targets.items()}
+    common = [
+        {key: value for key, value in each.items() if key not in ("geometry", *BOUNDS)} for each in described.values()
+    ]
+    for name, each in zip(described, common, strict=True):
+        if each["hardware"] != "search" or "space" in each:
+            raise TargetError(f"target {name}: has no `hardware: search` in a constrained space, which is explored")
+        if each != common[0]:
+            raise TargetError(f"target {name}: differs from {next(iter(described))} in more than its geometry")
+    found: dict[str, Any] = {}
+    if "frequency_mhz" in entry:
+        clocks = entry["frequency_mhz"].mapping()
+        for block, node in clocks.items():
+            if not _BLOCK.fullmatch(block):
+                raise node.error("is no block; its name is such as 1x16x16")
+        found["frequency_mhz"] = {block: node.number(_LEAST_MHZ, _MOST_MHZ) for block, node in clocks.items()}
+    if "technology_nm" in entry:
+        found["technology_nm"] = entry["technology_nm"].whole(least=1)
+        if found["technology_nm"] not in TECHNOLOGIES_NM:
+            allowed = ", ".join(map(str, TECHNOLOGIES_NM))
+            raise entry["technology_nm"].error(f"found {found['technology_nm']}; allowed are {allowed}")
+    return found
+
+
+KIND = Kind(
+    _KEYS,
+    lambda node, _: plain_values(node, _KEYS),  # which `describe_vta` checks
+    describe_vta,
+    _target,
+    commands={"vta": "anole_vta.commands:vta"},
+    sections=tuple(f"anole_vta.pages.{name}:SECTION" for name in ("fronts", "utilisation", "accelerators")),
+    exploration=Exploration(
+        ("frequency_mhz", "technology_nm"), _read_exploration, "anole_vta.accelerator.stage:explore"
+    ),
+    rules=Path(__file__).with_name("explore.smk"),
+    multiplies="int8",
+)

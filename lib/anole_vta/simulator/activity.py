@@ -1,0 +1,172 @@
+"""What instructions make the modules do: the tokens they wait for, the bursts they read, and the cycles they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from anole_vta.geometry import Geometry, Memory
+from anole_vta.isa import Alu, Finish, Gemm, Instruction, Load, Store
+from anole_vta.simulator.read_channel import Bursts, bursts_of
+
+
+class Module(IntEnum):
+    """The modules that run instructions."""
+
+    LOAD = 0
+    COMPUTE = 1
+    STORE = 2
+
+
+class Token(IntEnum):
+    """The queues of tokens, from one module to another."""
+
+    LOAD_TO_COMPUTE = 0
+    COMPUTE_TO_LOAD = 1
+    COMPUTE_TO_STORE = 2
+    STORE_TO_COMPUTE = 3
+
+
+def module_of(instruction: Instruction) -> Module:
+    """Returns the module that runs an instruction."""
+    if isinstance(instruction, Store):
+        return Module.STORE
+    if isinstance(instruction, Load) and instruction.memory in (Memory.INP, Memory.WGT):
+        return Module.LOAD
+    return Module.COMPUTE
+
+
+_CLIENT = {Memory.UOP: 1, Memory.INP: 2, Memory.WGT: 3, Memory.ACC: 4}
+"""The loads' priorities at the memory; the instruction fetch comes first."""
+
+_TOKENS = {
+    Module.LOAD: (None, Token.COMPUTE_TO_LOAD, None, Token.LOAD_TO_COMPUTE),
+    Module.COMPUTE: (
+        *(Token.LOAD_TO_COMPUTE, Token.STORE_TO_COMPUTE),
+        *(Token.COMPUTE_TO_LOAD, Token.COMPUTE_TO_STORE),
+    ),
+    Module.STORE: (Token.COMPUTE_TO_STORE, None, Token.STORE_TO_COMPUTE, None),
+}
+"""What each flag of a `Dependence` pops or pushes, by module."""
+
+_NOTHING = Bursts((), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What an instruction makes its module do, and for how long.
+
+    Attributes:
+        pops, pushes: tokens that it waits for and leaves; plain numbers, which are faster.
+        cycles: its duration if nothing else affects it; 0 for loads.
+        client, requested, gap: its priority at the memory, the cycles until its first request, and between requests.
+        bursts: the bursts that it reads or writes.
+        delay: cycles from its last beat until that is written.
+        border: border elements in the first rows, beside the data, and in the last rows.
+        passing: number of rows without border elements beside the data.
+    """
+
+    module: Module
+    pops: tuple[int, ...]
+    pushes: tuple[int, ...]
+    cycles: int
+    client: int = 0
+    requested: int = 0
+    gap: int = 1
+    bursts: Bursts = _NOTHING
+    delay: int = 0
+    border: tuple[int, int, int] = (0, 0, 0)
+    passing: int = 0
+
+    def end(self, start: int, last_beat_end: int) -> int:
+        """Returns when a load ends, given the end of its last beat.
+
+        A single port writes the data, a few cycles after the beats. In the cycles between these it writes the border,
+        from its first row to its last. A row without a border of its own takes a cycle to pass.
+        """
+        written = last_beat_end + self.delay
+        first, beside, last = self.border
+        if not (first or beside or last):
+            return written + 1
+        cycle, free_until = start + 1, written - self.bursts.beats
+        for n, passed in ((first, 0), (beside, self.passing), (last, 0)):
+            between = min(n, max(0, free_until - cycle))
+            cycle += between + passed
+            if n > between:
+                cycle = max(cycle, written) + n - between
+        return max(cycle, written) + 1
+
+
+class Activities:
+    """The activities of instructions on an accelerator; those that are equal are one object."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self._geometry = geometry
+        self._burst_bytes = geometry.burst_beats * geometry.bus_bytes
+        self._known: dict[tuple[object, ...], Activity] = {}
+        self._same: dict[Activity, Activity] = {}
+
+    def period(self, instruction: Load | Store) -> int:
+        """Returns the distance in DRAM, in elements, after which an instruction's timing repeats."""
+        return max(1, self._burst_bytes // self._geometry.element_bytes(_memory_of(instruction)))
+
+    def of(self, instruction: Instruction, by: int = 0) -> Activity:
+        """Returns the activity of an instruction moved in DRAM by `by` elements."""
+        if isinstance(instruction, (Load, Store)):
+            memory = _memory_of(instruction)
+            address = (instruction.dram_base + by) * self._geometry.element_bytes(memory) % self._burst_bytes
+            shape = instruction[3:] if isinstance(instruction, Load) else instruction[2:]
+            key: tuple[object, ...] = (memory, address, *shape)
+        else:
+            address, key = 0, instruction
+        activity = self._known.get(key)
+        if activity is None:
+            activity = self._activity(instruction, address)
+            self._known[key] = activity = self._same.setdefault(activity, activity)
+        return activity
+
+    def _activity(self, instruction: Instruction, address: int) -> Activity:
+        module = module_of(instruction)
+        asked = [token if flag else None for token, flag in zip(_TOKENS[module], instruction.dependence, strict=True)]
+        pops, pushes = (tuple(int(token) for token in half if token is not None) for half in (asked[:2], asked[2:]))
+        if isinstance(instruction, (Gemm, Alu)):
+            return Activity(module, pops, pushes, _cycles(instruction))
+        if isinstance(instruction, Finish) or not instruction.x_size:
+            return Activity(module, pops, pushes, 1)
+        if isinstance(instruction, Store):
+            bursts = self._bursts(instruction, Memory.OUT, address)
+            return Activity(module, pops, pushes, self._store_cycles(bursts), bursts=bursts)
+        memory = instruction.memory
+        wide = self._geometry.element_bytes(memory) <= self._geometry.bus_bytes
+        beside, columns = instruction.x_pad_0 + instruction.x_pad_1, instruction.columns
+        return Activity(
+            *(module, pops, pushes, 0),
+            client=_CLIENT[memory],
+            requested=1 + instruction.y_pad_0,
+            gap=2 if wide else 1,
+            bursts=self._bursts(instruction, memory, address),
+            delay=1 if wide else 2,
+            border=(instruction.y_pad_0 * columns, instruction.y_size * beside, instruction.y_pad_1 * columns),
+            passing=0 if beside else instruction.y_size,
+        )
+
+    def _store_cycles(self, bursts: Bursts) -> int:
+        beats_each = self._geometry.element_bytes(Memory.OUT) // self._geometry.bus_bytes
+        if beats_each > 1:
+            return 3 * len(bursts.lengths) + bursts.beats + bursts.beats // beats_each
+        return 4 * len(bursts.lengths) + bursts.beats
+
+    def _bursts(self, tile: Load | Store, memory: Memory, address: int) -> Bursts:
+        size = self._geometry.element_bytes(memory)
+        row, stride = tile.x_size * size, tile.x_stride * size
+        return bursts_of(address, row, stride, tile.y_size, self._geometry.bus_bytes, self._burst_bytes)
+
+
+def _cycles(instruction: Gemm | Alu) -> int:
+    n = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_begin)
+    # GEMM and ALU begin a micro-operation in every cycle, unless that reads two accumulators.
+    return n + 6 if isinstance(instruction, Gemm) or instruction.use_imm else 2 * n + 6
+
+
+def _memory_of(instruction: Load | Store) -> Memory:
+    return instruction.memory if isinstance(instruction, Load) else Memory.OUT

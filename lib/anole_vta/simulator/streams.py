@@ -1,0 +1,206 @@
+"""A program's instructions, with passages that repeat at other DRAM places stored once, and what each module does.
+
+The modules' streams are made of passages, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole_vta.isa import Instruction, Load, Store
+from anole_vta.simulator.activity import Activities, Activity, Module
+
+PLACES = 4
+"""The DRAM places with which the instructions of a passage move."""
+
+_WINDOW = 64
+"""Number of passages whose modules are joined at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """Consecutive instructions that can be moved to other places in DRAM.
+
+    Attributes:
+        instructions: the instructions at their first places.
+        located: pairs of an instruction's number and the index of the place with which it moves.
+    """
+
+    instructions: tuple[Instruction, ...]
+    located: tuple[tuple[int, int], ...] = ()
+
+    def movable(self) -> Iterator[tuple[int, int, Load | Store]]:
+        """Yields the number, the place and the instruction of all that move."""
+        for number, place in self.located:
+            instruction = self.instructions[number]
+            assert isinstance(instruction, (Load, Store)), "nothing else accesses DRAM"
+            yield number, place, instruction
+
+    def moved(self, by: Sequence[int]) -> list[Instruction]:
+        """Returns the instructions with their places moved by these numbers of elements."""
+        instructions = list(self.instructions)
+        for number, place, instruction in self.movable():
+            instructions[number] = instruction._replace(dram_base=instruction.dram_base + by[place])
+        return instructions
+
+
+class Code(Sequence[Instruction]):
+    """The instructions of a program, made of passages; as a sequence, all of their instructions in order.
+
+    Attributes:
+        passages: the passages, each once.
+        order: which of them come one after the other, shape (n,).
+        by: the distances in elements from a passage's first places to these, shape (n, PLACES).
+    """
+
+    def __init__(self, passages: Sequence[Passage], order: NDArray[np.int64], by: NDArray[np.int64]) -> None:
+        self.passages, self.order, self.by = tuple(passages), order, by
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """The number of the first instruction of every passage, and behind the last; shape (n + 1,)."""
+        lengths = np.array([len(passage.instructions) for passage in self.passages])
+        return np.concatenate([[0], np.cumsum(lengths[self.order])])
+
+    @cached_property
+    def _instructions(self) -> tuple[Instruction, ...]:
+        placed = zip(self.order.tolist(), self.by.tolist(), strict=True)
+        return tuple(each for number, by in placed for each in self.passages[number].moved(by))
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self._instructions)
+
+    @overload
+    def __getitem__(self, index: int) -> Instruction: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Instruction]: ...
+    def __getitem__(self, index: int | slice) -> Instruction | Sequence[Instruction]:
+        return self._instructions[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._instructions == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._instructions)
+
+
+def code_of(instructions: Sequence[Instruction]) -> Code:
+    """Returns instructions in passages; each ends with a store if they have no known structure."""
+    if isinstance(instructions, Code):
+        return instructions
+    stores = [number + 1 for number, each in enumerate(instructions) if isinstance(each, Store)]
+    bounds = [0, *stores, len(instructions)]
+    parts = [tuple(instructions[a:b]) for a, b in itertools.pairwise(bounds) if a < b]
+    numbers = {part: number for number, part in enumerate(dict.fromkeys(parts))}
+    order = np.array([numbers[part] for part in parts], np.int64)
+    return Code([Passage(part) for part in numbers], order, np.zeros((len(parts), PLACES), np.int64))
+
+
+class Part(NamedTuple):
+    """What the modules do in a passage at its place.
+
+    Attributes:
+        activities, numbers: of every module, its activities and the numbers of their instructions in the passage.
+        modules: the module of each instruction; a byte each.
+    """
+
+    activities: tuple[tuple[Activity, ...], ...]
+    numbers: tuple[tuple[int, ...], ...]
+    modules: bytes
+
+
+class Streams:
+    """The activities of a program, by passage and module.
+
+    Attributes:
+        firsts: the number of the first instruction of every passage, and behind the last.
+        kinds: a number for every passage; equal ones have equal activities.
+        patterns: a number for every passage; equal ones have instructions of the same modules in the same order.
+    """
+
+    def __init__(self, code: Code, activities: Activities) -> None:
+        self.firsts, self._parts = code.firsts, list[Part]()
+        joined = code.order
+        for place in range(PLACES):
+            timings = _timings(code, place, activities)
+            joined = joined * (int(timings.max()) + 1) + timings
+        _, first, which = np.unique(joined, return_index=True, return_inverse=True)
+        here = [[activities.of(instruction) for instruction in passage.instructions] for passage in code.passages]
+        known: dict[tuple[int, ...], int] = {}
+        kinds = []
+        for passage, by in zip(code.order[first].tolist(), code.by[first].tolist(), strict=True):
+            part = here[passage].copy()
+            for number, place, instruction in code.passages[passage].movable():
+                part[number] = activities.of(instruction, by[place])
+            # Equal activities are the same object, so their ids identify them.
+            kinds.append(known.setdefault(tuple(map(id, part)), len(known)))
+            if len(known) > len(self._parts):
+                self._parts.append(_by_module(part))
+        self.kinds = np.array(kinds)[which]
+        modules = [part.modules for part in self._parts]
+        self.patterns = np.array([modules.index(each) for each in modules])[self.kinds]
+        self._window, self._window_begin = b"", 0
+
+    def part(self, passage: int) -> Part:
+        """Returns the activities of a passage."""
+        return self._parts[int(self.kinds[passage])]
+
+    def modules(self, begin: int, end: int) -> bytes:
+        """Returns the modules of consecutive instructions, a byte each."""
+        a, b = begin - self._window_begin, end - self._window_begin
+        if a < 0 or b > len(self._window):
+            first = self.passage_of(begin)
+            last = max(first + _WINDOW, self.passage_of(end - 1) + 1)
+            self._window_begin = int(self.firsts[first])
+            self._window = b"".join([self._parts[kind].modules for kind in self.kinds[first:last].tolist()])
+            a, b = begin - self._window_begin, end - self._window_begin
+        return self._window[a:b]
+
+    def passage_of(self, number: int) -> int:
+        """Returns the passage of an instruction."""
+        return int(self.firsts.searchsorted(number, "right")) - 1
+
+    def left(self, module: int, passage: int, offset: int) -> int:
+        """Returns how many instructions of a module there are from its position on."""
+        return int(self._counts[-1, module] - self._counts[passage, module]) - offset
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        each = np.array([[part.modules.count(module) for module in Module] for part in self._parts])
+        return np.concatenate([np.zeros((1, len(Module)), np.int64), np.cumsum(each[self.kinds], axis=0)])
+
+
+def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64]:
+    """Returns a number for every passage; the instructions that move with a place do the same where it is equal.
+
+    Addresses matter only because bursts end at fixed boundaries.
+    """
+    moving = [[each for _, own, each in passage.movable() if own == place] for passage in code.passages]
+    periods = np.array([max(map(activities.period, each), default=1) for each in moving])
+    longest = int(periods.max())
+    keys = code.order * longest + code.by[:, place] % periods[code.order]
+    known: dict[tuple[int, ...], int] = {}
+    numbers = np.bincount(keys)
+    for key in np.flatnonzero(numbers).tolist():
+        passage, by = divmod(key, longest)
+        timing = (passage, *(id(activities.of(instruction, by)) for instruction in moving[passage]))
+        numbers[key] = known.setdefault(timing, len(known))
+    timings: NDArray[np.int64] = numbers[keys]
+    return timings
+
+
+def _by_module(part: Sequence[Activity]) -> Part:
+    """Returns the same activities by module."""
+    modules = bytes([activity.module for activity in part])
+    numbers = tuple([tuple([n for n, own in enumerate(modules) if own == module]) for module in range(3)])
+    return Part(tuple([tuple([part[n] for n in own]) for own in numbers]), numbers, modules)

@@ -1,0 +1,85 @@
+"""The timing simulator: the start and end of a program's instructions, by events and closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anole_vta.geometry import DEFAULT, Geometry
+from anole_vta.isa import Finish, Instruction, StreamError
+from anole_vta.simulator.activity import Activities, Module
+from anole_vta.simulator.clockwork import Clockwork
+from anole_vta.simulator.repeats import Skipper
+from anole_vta.simulator.streams import Streams, code_of
+
+_COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32), (1, 16, 32), (1, 16, 64), (1, 32, 64))
+"""The blocks of which cycles of the generated hardware are known, on VTA's own bus."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When every instruction was busy, in cycles from the launch.
+
+    Attributes:
+        cycles: the value of the hardware's counter: the cycle in which FINISH starts.
+        start, end: for every instruction, in the order of the program; it is busy in [start, end).
+        read_beats, read_bursts: totals of all loads, without instruction fetches.
+    """
+
+    cycles: int
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+    read_beats: int
+    read_bursts: int
+    write_beats: int
+    write_bursts: int
+
+
+def is_extrapolated(geometry: Geometry) -> bool:
+    """Returns whether cycles on an accelerator were never compared with those of the generated hardware."""
+    bus = (geometry.bus_bytes, geometry.burst_beats)
+    own = geometry.variant == DEFAULT.variant and bus == (DEFAULT.bus_bytes, DEFAULT.burst_beats)
+    return not own or geometry.block not in _COMPARED_BLOCKS
+
+
+def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
+    """Returns when every instruction of a program runs; raises StreamError without a FINISH, or at a deadlock."""
+    streams = _streams(program, geometry)
+    recorder = _Recorder(streams, geometry)
+    cycles = recorder.run()
+    parts = [streams.part(passage) for passage in range(len(streams.kinds))]
+    whole = [each for part in parts for stream in part.activities for each in stream]
+    read = [each.bursts for each in whole if each.client]
+    written = [each.bursts for each in whole if each.module == Module.STORE]
+    return Timeline(
+        cycles,
+        tuple(recorder.start),
+        tuple(recorder.end),
+        *(sum(bursts.beats for bursts in read), sum(len(bursts.lengths) for bursts in read)),
+        *(sum(bursts.beats for bursts in written), sum(len(bursts.lengths) for bursts in written)),
+    )
+
+
+def cycles_of(program: Sequence[Instruction], geometry: Geometry) -> int:
+    """Returns the same cycles as `simulate`, but much faster, because repetitions are run only once."""
+    return Skipper(_streams(program, geometry), geometry).run()
+
+
+def _streams(program: Sequence[Instruction], geometry: Geometry) -> Streams:
+    code = code_of(program)
+    if not program or not isinstance(code.passages[code.order[-1]].instructions[-1], Finish):
+        raise StreamError("the program does not end with FINISH")
+    return Streams(code, Activities(geometry))
+
+
+class _Recorder(Clockwork):
+    """A clockwork that records when every instruction starts and ends."""
+
+    def __init__(self, streams: Streams, geometry: Geometry) -> None:
+        super().__init__(streams, geometry)
+        self.start, self.end = ([0] * int(streams.firsts[-1]) for _ in range(2))
+
+    def _end(self, cycle: int, module: int) -> None:
+        number = self._number(module)
+        self.start[number], self.end[number] = self._started[module], cycle
+        super()._end(cycle, module)

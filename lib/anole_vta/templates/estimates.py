@@ -1,0 +1,140 @@
+"""What is known of many configs at once without lowering them: the tiles that fill the buffers, and a roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.space.knob import divisors
+from anole.space.space import Columns
+from anole.task import Conv2d
+from anole_vta.geometry import Geometry, Memory
+from anole_vta.templates.conv2d import MOST_BORDER, MOST_SIZE, MOST_STEPS, Bias, EpilogueStep, Residual
+
+Ints = NDArray[np.int64]
+"""One number for each of n configs, shape (n,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """Threads, tiles and accelerators of n configs, each of shape (n,).
+
+    Attributes:
+        batch, block_in, block_out: the block of the matrix unit.
+        inp, wgt, acc: how many elements the buffers hold.
+        h_threads, oc_threads, tile_h, tile_w: as in `Schedule`.
+    """
+
+    batch: Ints
+    block_in: Ints
+    block_out: Ints
+    inp: Ints
+    wgt: Ints
+    acc: Ints
+    h_threads: Ints
+    oc_threads: Ints
+    tile_h: Ints
+    tile_w: Ints
+
+    def __getitem__(self, rows: NDArray[np.bool_]) -> Mapped:
+        return Mapped(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def limits_of(geometries: Sequence[Geometry | None]) -> Ints:
+    """Returns the first six fields of `Mapped` of n accelerators, shape (n, 6); zeros for None."""
+    buffers = (Memory.INP, Memory.WGT, Memory.ACC)
+    rows = [(0,) * 6 if g is None else (*g.block, *(g.depth(memory) for memory in buffers)) for g in geometries]
+    return np.array(rows, dtype=np.int64).reshape(-1, 6)
+
+
+def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep]) -> tuple[Ints, Ints]:
+    """Returns the blocks of input and of output channels of a tile, 0 where the accelerator cannot run it.
+
+    A tile has as many blocks of output channels as fit, and then as many blocks of input channels as fit. What fits is
+    what `check_schedule` accepts. Channels are filled up to whole blocks, and the epilogue needs accumulators, too.
+    """
+    blocks_ci, blocks_co = np.zeros((2, len(mapped.batch)), dtype=np.int64)
+    if w.groups != 1 or w.dilation != (1, 1) or max(w.padding) > MOST_BORDER or w.height * w.width > MOST_SIZE:
+        return blocks_ci, blocks_co
+    # Accelerators that cannot be made have a batch of 0.
+    rows = (mapped.batch > 0) & (w.batch % np.maximum(mapped.batch, 1) == 0)
+    rows &= (w.out_height % mapped.tile_h == 0) & (w.out_width % mapped.tile_w == 0)
+    rows &= w.out_height // mapped.tile_h % mapped.h_threads == 0
+    fit = _Fit(w, mapped[rows], epilogue)
+    one = np.ones(np.count_nonzero(rows), dtype=np.int64)
+    blocks_co[rows] = tile_co = _largest(fit.all_co, lambda n: fit(one, n * one))
+    blocks_ci[rows] = _largest(fit.all_ci, lambda n: fit(n * one, tile_co)) * (tile_co > 0)
+    return blocks_ci, blocks_co
+
+
+class _Fit:
+    """Which numbers of blocks fit some configs; everything else about these configs is possible."""
+
+    def __init__(self, w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep]) -> None:
+        self.w, self.m = w, mapped
+        self.all_ci, self.all_co = -(-w.in_channels // mapped.block_in), -(-w.out_channels // mapped.block_out)
+        rows_in = (mapped.tile_h - 1) * w.strides[0] + w.kernel[0]
+        columns_in = (mapped.tile_w - 1) * w.strides[1] + w.kernel[1]
+        contexts = mapped.h_threads * mapped.oc_threads
+        n_bias, n_residual = (sum(isinstance(step, kind) for step in epilogue) for kind in (Bias, Residual))
+        self.taps, self.pixels = w.kernel[0] * w.kernel[1], mapped.tile_h * mapped.tile_w
+        # Each context has its own part of every buffer.
+        self.most_inp = mapped.inp // (contexts * rows_in * columns_in)
+        self.most_wgt = np.minimum(mapped.wgt // contexts, MOST_SIZE) // self.taps
+        most_acc = mapped.acc // (contexts * (self.pixels * (1 + n_residual) + n_bias))
+        # A store, and a load of several blocks of input channels, has two dimensions.
+        whole = (mapped.tile_w == w.out_width) | (mapped.tile_h == w.out_height)
+        self.most_co = np.where(whole, np.minimum(most_acc, MOST_STEPS // self.pixels), np.minimum(most_acc, 1))
+        self.most_co[self.pixels > MOST_STEPS] = 0
+        whole_in = (rows_in == 1) | (rows_in == w.height) | (columns_in == w.width)
+        self.most_ci = np.where(whole_in & (not any(w.padding)), self.most_inp, np.minimum(self.most_inp, 1))
+
+    def __call__(self, tile_ci: Ints, tile_co: Ints) -> NDArray[np.bool_]:
+        fits = (tile_ci <= self.most_ci) & (tile_co <= self.most_co) & (tile_ci * tile_co <= self.most_wgt)
+        return np.asarray(fits & (self.all_co // np.maximum(tile_co, 1) % self.m.oc_threads == 0))
+
+
+def _largest(extents: Ints, fits: Callable[[int], NDArray[np.bool_]]) -> Ints:
+    """Returns the largest divisor of each extent that fits, 0 where none does."""
+    found = np.zeros(len(extents), dtype=np.int64)
+    for size in sorted({size for extent in np.unique(extents).tolist() for size in divisors(extent)}):
+        found[(extents % size == 0) & fits(size)] = size
+    return found
+
+
+Traffic = dict[str, NDArray[np.float64]]
+"""The cycles of the matrix unit, ``gemm``, and of the bus for each tensor: ``inp``, ``wgt`` and ``out``."""
+
+
+def traffic(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> Traffic:
+    """Returns the cycles that computing and moving take in n configs, each of shape (n,).
+
+    For each part of the output channels, whose tiles have `tile_co` blocks, a tile loads the pixels that it sees, halo
+    included, and its weights.
+    """
+    of = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+    pixels, taps = of["tile_h"] * of["tile_w"], w.kernel[0] * w.kernel[1]
+    seen = ((of["tile_h"] - 1) * w.strides[0] + w.kernel[0]) * ((of["tile_w"] - 1) * w.strides[1] + w.kernel[1])
+    blocks_ci, blocks_co = np.ceil(w.in_channels / of["tile_ci"]), np.ceil(w.out_channels / of["tile_co"])
+    places = w.batch / of["tile_b"] * w.out_height * w.out_width / pixels
+    loads = places * np.ceil(blocks_co / np.maximum(1, tile_co))
+    return {
+        "gemm": places * blocks_ci * blocks_co * pixels * taps,
+        "inp": loads * blocks_ci * of["tile_b"] * of["tile_ci"] * seen / bus_bytes,
+        "wgt": places * blocks_ci * blocks_co * of["tile_ci"] * of["tile_co"] * taps / bus_bytes,
+        "out": places * pixels * blocks_co * of["tile_b"] * of["tile_co"] / bus_bytes,
+    }
+
+
+def least_cycles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> NDArray[np.float64]:
+    """Returns the cycles that n configs take at least, shape (n,); the arguments are those of `traffic`.
+
+    Two threads compute and move at the same time; with one, both take turns.
+    """
+    moved = traffic(w, columns, tile_co, bus_bytes)
+    loading = moved["inp"] + moved["wgt"] + moved["out"]
+    is_parallel = columns["h_threading"] * columns["oc_threading"] > 1
+    return np.asarray(np.where(is_parallel, np.maximum(moved["gemm"], loading), moved["gemm"] + loading))

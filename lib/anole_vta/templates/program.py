@@ -1,0 +1,222 @@
+"""Writes programs for the accelerator: tokens, micro-operations and DRAM addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.errors import ConfigError
+from anole_vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
+from anole_vta.isa import FREE, Dependence, Finish, Instruction, Load, Store, Uop
+from anole_vta.simulator.activity import Module, module_of
+from anole_vta.simulator.streams import PLACES, Code, Passage
+
+_PAGE_BYTES = 4096
+_FIRST_ADDRESS = 0x100000
+_MOST_INSTRUCTIONS = (4 << 20) // INSTRUCTION_BYTES
+
+
+@dataclass(frozen=True)
+class Region:
+    """A buffer in DRAM, in bytes."""
+
+    address: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program for an accelerator of some geometry; its micro-operations lie in the region ``uop``."""
+
+    geometry: Geometry
+    instructions: Sequence[Instruction]
+    uops: tuple[Uop, ...]
+    regions: Mapping[str, Region]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Passages that were written one after the other, at some places, and the tokens that modules wait for then."""
+
+    order: NDArray[np.int64]
+    by: NDArray[np.int64]
+    places: NDArray[np.int64]
+    waits: tuple[Dependence, ...]
+
+
+class ProgramWriter:
+    """Writes a program as VTA's runtime does, so that the instruction streams are the same.
+
+    A module's next instruction pops a token, and its last one pushes it if nothing was written since; otherwise a no-op
+    carries the token. Each buffer in DRAM begins on a page of its own.
+    """
+
+    def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
+        self.geometry = geometry
+        self._passages: list[Passage] = []
+        # What is closed so far, in pieces of which the first ones can no longer be reopened.
+        self._order: list[NDArray[np.int64]] = []
+        self._by: list[NDArray[np.int64]] = []
+        self._unchanged = 0
+        self._written: dict[Hashable, _Written] = {}
+        self._open: list[Instruction] = []
+        self._located: list[tuple[int, int]] = []
+        self.regions: dict[str, Region] = {}
+        address = _FIRST_ADDRESS
+        for name, size_bytes in sizes_bytes.items():
+            self.regions[name] = Region(address, size_bytes)
+            address += -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
+        self._uop_address = address
+        self._uops: list[Uop] = []
+        self._cached: dict[Hashable, int] = {}
+        self._cache_end = 0
+        self._waits = (FREE,) * len(Module)
+
+    def base(self, name: str, memory: Memory) -> int:
+        """Returns the address of a buffer in elements of a memory."""
+        return self.regions[name].address // self.geometry.element_bytes(memory)
+
+    def passages(self, names: Sequence[Hashable], places: NDArray[np.int64], write: Callable[[int], None]) -> None:
+        """Writes passages with `write`, given their numbers, or repeats earlier ones of these names at other places.
+
+        Passages of one name differ only in their DRAM places, shape (n, PLACES), which are in elements from any origin;
+        `add` assigns instructions to places. A passage may consist of others.
+        """
+        if self._open:
+            self._close()
+        again: list[_Written] = []
+        for number, name in enumerate(names):
+            situation = (name, self._waits, len(self._uops))
+            known = self._written.get(situation)
+            if known is not None:
+                again.append(known)
+                self._waits = known.waits
+                continue
+            self._repeat(again, places[number - len(again) : number])
+            again = []
+            n_before, outer = len(self._order), self._unchanged
+            self._unchanged = n_before
+            write(number)
+            if self._open:
+                self._close()
+            # A passage that loads micro-operations, or changes earlier instructions, cannot be repeated.
+            if len(self._uops) == situation[-1] and self._unchanged == n_before:
+                order, by = (np.concatenate(pieces[n_before:]) for pieces in (self._order, self._by))
+                self._written[situation] = _Written(order, by, places[number], self._waits)
+            self._unchanged = min(outer, self._unchanged)
+        self._repeat(again, places[len(places) - len(again) :])
+
+    def _repeat(self, again: Sequence[_Written], places: NDArray[np.int64]) -> None:
+        """Repeats what was written, at other places."""
+        if again:
+            further = places - np.array([known.places for known in again])
+            self._order.append(np.concatenate([known.order for known in again]))
+            lengths = [len(known.order) for known in again]
+            self._by.append(np.concatenate([known.by for known in again]) + np.repeat(further, lengths, axis=0))
+
+    def _close(self) -> None:
+        """Ends the open passage."""
+        self._order.append(np.array([len(self._passages)]))
+        self._by.append(np.zeros((1, PLACES), np.int64))
+        self._passages.append(Passage(tuple(self._open), tuple(self._located)))
+        self._open, self._located = [], []
+
+    def _reopen(self) -> None:
+        """Opens the last passage again."""
+        order, by = self._order.pop(), self._by.pop()
+        self._order.append(order[:-1])
+        self._by.append(by[:-1])
+        self._unchanged = min(self._unchanged, len(self._order) - 1)
+        passage = self._passages[order[-1]]
+        self._open, self._located = passage.moved(by[-1].tolist()), list(passage.located)
+
+    def add(self, instruction: Instruction, place: int | None = None) -> None:
+        """Appends an instruction, which pops the tokens that its module waits for.
+
+        If it moves with one of the passage's places, that place's index is given.
+        """
+        module = module_of(instruction)
+        if self._waits[module] is not FREE:
+            instruction = instruction._replace(dependence=self._waits[module])
+            self._wait(module, FREE)
+        if place is not None:
+            self._located.append((len(self._open), place))
+        self._open.append(instruction)
+
+    def wait(self, module: Module, of: Module) -> None:
+        """Makes a module's next instruction wait for a token of a neighbour."""
+        flag = "pop_prev" if of < module else "pop_next"
+        if getattr(self._waits[module], flag):
+            self._commit(module)
+        self._wait(module, self._waits[module]._replace(**{flag: True}))
+
+    def _wait(self, module: Module, tokens: Dependence) -> None:
+        self._waits = (*self._waits[:module], tokens, *self._waits[module + 1 :])
+
+    def signal(self, module: Module, to: Module) -> None:
+        """Makes a module's last instruction leave a token for a neighbour."""
+        self._commit(module)
+        flag = "push_next" if module < to else "push_prev"
+        if not self._open and self._order:
+            self._reopen()
+        last = self._open[-1] if self._open else None
+        if last is None or module_of(last) != module or _is_noop(last) or getattr(last.dependence, flag):
+            last = _noop(module)
+            self._open.append(last)
+        self._open[-1] = last._replace(dependence=last.dependence._replace(**{flag: True}))
+
+    def kernel(self, name: Hashable, uops: Iterable[Uop]) -> tuple[int, int]:
+        """Returns the range of micro-operations in the buffer; loads them if they are not there.
+
+        VTA identifies them by the name of their kernel; VTA++ shares equal ones. If they exceed the buffer, this raises
+        ConfigError.
+        """
+        wanted = tuple(uops)
+        key = wanted if self.geometry.variant == "vta++" else name
+        begin = self._cached.get(key)
+        if begin is None:
+            depth = self.geometry.depth(Memory.UOP)
+            if len(wanted) > depth:
+                raise ConfigError(f"scratchpad overflow uop {len(wanted)}")
+            if self._cache_end + len(wanted) > depth:
+                self._cached, self._cache_end = {}, 0
+            begin = self._cached[key] = self._cache_end
+            dram_base = self._uop_address // self.geometry.element_bytes(Memory.UOP) + len(self._uops)
+            self.add(Load(Memory.UOP, begin, dram_base, 1, len(wanted), len(wanted)))
+            self._uops += wanted
+            self._cache_end += len(wanted)
+        return begin, begin + len(wanted)
+
+    def finish(self) -> Program:
+        """Returns the program, which ends when all stores have reached DRAM; raises ConfigError if it is too long."""
+        self.signal(Module.STORE, Module.COMPUTE)
+        self.signal(Module.LOAD, Module.COMPUTE)
+        self.wait(Module.COMPUTE, Module.STORE)
+        self.wait(Module.COMPUTE, Module.LOAD)
+        self._commit(Module.COMPUTE)
+        self._open.append(Finish())
+        self._close()
+        code = Code(self._passages, np.concatenate(self._order), np.concatenate(self._by))
+        if len(code) > _MOST_INSTRUCTIONS:
+            raise ConfigError(f"stream of {len(code)} instructions; {_MOST_INSTRUCTIONS} fit")
+        uop_bytes = self.geometry.element_bytes(Memory.UOP) * len(self._uops)
+        regions = {**self.regions, "uop": Region(self._uop_address, uop_bytes)}
+        return Program(self.geometry, code, tuple(self._uops), regions)
+
+    def _commit(self, module: Module) -> None:
+        if self._waits[module] is not FREE:
+            self.add(_noop(module))
+
+
+def _noop(module: Module) -> Instruction:
+    """Returns an instruction that does nothing but wait and signal."""
+    if module == Module.STORE:
+        return Store()
+    return Load(Memory.INP if module == Module.LOAD else Memory.UOP)
+
+
+def _is_noop(instruction: Instruction) -> bool:
+    return isinstance(instruction, (Load, Store)) and not instruction.x_size

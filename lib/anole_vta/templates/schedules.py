@@ -1,0 +1,157 @@
+"""Tools for hardware designers: the cycles of convolution schedules, and the timeline of an instruction stream."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anole.errors import ConfigError, TargetError
+from anole.task import Conv2d
+from anole_vta.geometry import DEFAULT, Geometry, Memory
+from anole_vta.isa import Instruction, StreamError, check, decode
+from anole_vta.simulator.activity import module_of
+from anole_vta.simulator.timing import cycles_of, simulate
+from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
+from anole_vta.templates.program import Program
+
+_SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div([1-9]\d*))?")
+_WORKLOAD = ("h", "w", "ci", "co", "kh", "kw", "pad", "stride")
+_SCHEDULE = ("tile_h", "tile_w", "tile_ci", "tile_co", "h_nt", "oc_nt")
+"""What a row's fields are called, in the order of those of `Schedule`."""
+
+
+def geometry_named(shape: str) -> Geometry:
+    """Returns the geometry of a name such as ``16x16``, ``1x32x32`` or ``32x32_div16``.
+
+    Without a divisor, the buffers have VTA's sizes in bytes. With a divisor d, the buffers are d times less deep than
+    VTA's are with VTA's block, and the instruction queues d times shorter. Other names raise TargetError.
+    """
+    match = _SHAPE.fullmatch(shape)
+    if match is None:
+        raise TargetError(f"shape {shape!r}: allowed are [BATCHx]BLOCK_INxBLOCK_OUT, and _div and a number after it")
+    batch, block_in, block_out, divisor = (int(group or 1) for group in match.groups())
+    block = Geometry(batch, block_in, block_out)
+    if match.group(4) is None:
+        return block
+    sizes_bytes: dict[str, Any] = {
+        f"{memory.name.lower()}_bytes": DEFAULT.depth(memory) // divisor * block.element_bytes(memory)
+        for memory in (Memory.UOP, Memory.INP, Memory.WGT, Memory.ACC)
+    }
+    return Geometry(batch, block_in, block_out, **sizes_bytes, queue_entries=DEFAULT.queue_entries // divisor)
+
+
+@dataclass(frozen=True)
+class ScheduleRow:
+    """A row of a file of schedules: a convolution and how an accelerator runs it.
+
+    Attributes:
+        plain: the whole row as it was read.
+        shape: the accelerator's name, see `geometry_named`.
+    """
+
+    plain: Mapping[str, Any]
+    shape: str
+    workload: Conv2d
+    schedule: Schedule
+    has_bias: bool
+
+    def program(self) -> Program:
+        """Returns the row's program; raises ConfigError with a reason, or TargetError if there is no such geometry."""
+        shift, *clip = SHIFT_AND_CLIP
+        epilogue = (shift, Bias(), *clip) if self.has_bias else SHIFT_AND_CLIP
+        return lower_conv2d(self.workload, self.schedule, geometry_named(self.shape), epilogue)
+
+    def counted(self) -> dict[str, Any]:
+        """Returns the row with its ``cycles``, or with the reason why it is ``rejected``; raises TargetError."""
+        plain = {name: value for name, value in self.plain.items() if name not in ("cycles", "rejected")}
+        try:
+            program = self.program()
+        except ConfigError as error:
+            return {**plain, "rejected": str(error)}
+        return {**plain, "cycles": cycles_of(program.instructions, program.geometry)}
+
+
+def read_schedules(path: Path) -> list[ScheduleRow]:
+    """Reads rows of schedules; raises StreamError with the row that is none."""
+    rows = _read(path)
+    if not isinstance(rows, list):
+        raise StreamError(f"{path}: is not a list of schedules")
+    return [_schedule_row(f"{path}: row {number}", row) for number, row in enumerate(rows)]
+
+
+def _schedule_row(place: str, row: Any) -> ScheduleRow:
+    workload = row.get("workload") if isinstance(row, dict) else None
+    if not isinstance(workload, dict) or not isinstance(row.get("shape"), str):
+        raise StreamError(f"{place} has no workload, or no shape")
+    numbers = {**{name: workload.get(name) for name in _WORKLOAD}, **{name: row.get(name) for name in _SCHEDULE}}
+    for name, value in numbers.items():
+        least = 0 if name == "pad" else 1
+        if type(value) is not int or value < least:
+            raise StreamError(f"{place}: {name} is {value!r}; allowed is a whole number from {least} on")
+    height, width, ci, co, kernel_h, kernel_w, pad, stride = (numbers[name] for name in _WORKLOAD)
+    w = Conv2d(1, height, width, ci, co, (kernel_h, kernel_w), (stride, stride), (pad,) * 4)
+    schedule = Schedule(*(numbers[name] for name in _SCHEDULE))
+    return ScheduleRow(row, row["shape"], w, schedule, bool(row.get("bias")))
+
+
+def trace(path: Path, geometry: Geometry) -> list[dict[str, Any]]:
+    """Returns module, text, start and end of every instruction of a stream.
+
+    Raises:
+        StreamError: the file is not a stream, or the stream cannot run; the message gives the instruction.
+    """
+    program = _read_stream(path, geometry)
+    timeline = simulate(program, geometry)
+    return [
+        {
+            "number": number,
+            "module": module_of(instruction).name.lower(),
+            "instruction": _describe(instruction),
+            "start": start,
+            "end": end,
+        }
+        for number, (instruction, start, end) in enumerate(zip(program, timeline.start, timeline.end, strict=True))
+    ]
+
+
+def _read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
+    """Reads a stream: a JSON object with ``rows``, each with an instruction's ``hex``."""
+    plain = _read(path)
+    rows = plain.get("rows") if isinstance(plain, dict) else None
+    if not isinstance(rows, list):
+        raise StreamError(f"{path}: is not a stream: it has no rows")
+    program = []
+    for number, row in enumerate(rows):
+        try:
+            instruction = decode(int(row["hex"], 16), geometry)
+            check(instruction, geometry)
+        except StreamError as error:
+            raise StreamError(f"{path}: instruction {number}: {error}") from None
+        except (TypeError, KeyError, ValueError):
+            raise StreamError(f"{path}: instruction {number}: has no hex of 32 digits") from None
+        program.append(instruction)
+    return program
+
+
+def _describe(instruction: Instruction) -> str:
+    """Describes an instruction in words: its non-zero fields, and the tokens that it waits for and leaves."""
+    fields = instruction._asdict()
+    flags = fields.pop("dependence")
+    shown = [
+        f"{name}={value.name if hasattr(value, 'name') else int(value)}"
+        for name, value in fields.items()
+        if value or hasattr(value, "name")
+    ]
+    shown += [name for name, flag in flags._asdict().items() if flag]
+    return " ".join([type(instruction).__name__.upper(), *shown])
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StreamError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,154 @@
+"""Exact tables of the accelerator: a line for each program, every valid config's latency, and whole networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from anole.errors import ConfigError, StoreError
+from anole.record import Status
+from anole.search.presets import read_tuner
+from anole.task import Conv2d, Task
+from anole_vta.accelerator.energy import unit_energies
+from anole_vta.accelerator.fastest import fastest_programs
+from anole_vta.target import VtaTarget
+from anole_vta.templates.design import HARDWARE, geometry_of
+from benchmarks.vta import joint, networks, tables
+from benchmarks.vta.networks import ACCELERATOR, VARIANTS, network_rows
+from tests.kit.tables import replay
+
+from ..vta.accelerator.conftest import every_trial
+
+TINY = Conv2d(2, 4, 2, 16, 24, (1, 1))
+TARGET = VtaTarget(tables.DESCRIPTION)
+
+
+class Here:
+    """A pool of processes that runs everything in this one."""
+
+    map = staticmethod(map)
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """A small layer, its table simulated."""
+    monkeypatch.setattr(tables, "LAYERS", (TINY,))
+    monkeypatch.setattr(tables, "BUFFER_TABLES", tmp_path)
+    path = tables.buffer_table_path(TINY)
+    path.write_bytes(tables._programs(TINY, Here()))
+    tables.buffer_table.cache_clear()
+    yield path
+    tables.buffer_table.cache_clear()
+
+
+def test_every_valid_config_has_the_cycles_of_its_program(tiny):
+    table = tables.buffer_table(tiny.name.removesuffix(".csv.xz"))
+    space = table.space
+    assert len(table.latencies_s) == len(space.every_valid_index) > 1_000
+    for vector in space.sample(40, np.random.default_rng(0)):
+        config = space.config(vector)
+        (measured,) = table.measure([config])
+        try:
+            assert measured.latency_s == TARGET.simulate(TINY, config)
+        except ConfigError:
+            assert measured.status is Status.RUN_ERROR
+    # Each is simulated once: that is what makes so many configs affordable.
+    programs, indices, of_each = tables.distinct_programs(TINY, space)
+    assert len(indices) == len(programs) < len(of_each) / 10
+    assert sorted(set(of_each.tolist())) == list(range(len(programs)))
+    run = replay(table, read_tuner({"preset": "random"}), 50, 0)
+    assert len(run.trials) == 50 and table.best_s > 0
+
+
+def test_a_table_of_other_programs_is_refused(tiny, monkeypatch):
+    name = tiny.name.removesuffix(".csv.xz")
+    recorded = tables.distinct_programs
+    monkeypatch.setattr(tables, "distinct_programs", lambda *each: (recorded(*each)[0] + 1, *recorded(*each)[1:]))
+    with pytest.raises(StoreError, match="was simulated with other programs than the template has now"):
+        tables.buffer_table(name)
+    with pytest.raises(StoreError, match="has no table"):
+        tables.buffer_table("3-3_k1x1_s1_1x1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", tables.buffer_tables())
+def test_what_was_simulated_is_still_of_its_space(name):
+    table = tables.buffer_table(name)
+    layer = {tables.buffer_table_path(each).name: each for each in tables.LAYERS}[f"{name}.csv.xz"]
+    assert len(table.latencies_s) >= 100_000
+    for vector in table.space.vectors(table.space.every_valid_index[:: len(table.latencies_s) // 5]):
+        config = table.space.config(vector)
+        (measured,) = table.measure([config])
+        try:
+            assert measured.latency_s == TARGET.simulate(layer, config)
+        except ConfigError:
+            assert measured.latency_s is None
+
+
+@pytest.fixture
+def two_layers(monkeypatch):
+    """A network of two layers with exact tables."""
+    layers = {"64-128_k1x1_s2_56x56": 1, "256-512_k1x1_s2_14x14": 2}
+    monkeypatch.setattr(networks, "networks", lambda: {"two": layers})
+    networks._optimum_s.cache_clear()
+    yield layers
+    networks._optimum_s.cache_clear()
+
+
+def test_a_network_has_one_block_and_at_least_the_optimum(two_layers, monkeypatch):
+    monkeypatch.setattr(networks, "TRIALS", 24)
+    lines = []
+    for variant in ("random", "autotvm"):
+        for layer in two_layers:
+            (row,) = networks.run((layer, variant, "0", "any"))
+            assert set(row) == set(ACCELERATOR.columns)
+            lines.append({"layer": layer, "variant": variant, "seed": "0", **row})
+    found = network_rows(lines)
+    assert [(row["network"], row["variant"]) for row in found] == [("two", "random"), ("two", "autotvm")]
+    assert all(float(row["latency_s"]) >= float(row["optimum_s"]) > 0 for row in found)
+    assert network_rows(lines[:1]) == []
+
+
+def test_trying_everything_reaches_a_networks_optimum(two_layers):
+    tried = {layer: networks._all_blocks(layer) for layer in two_layers}
+    assert networks._least_s(two_layers, tried) == networks._optimum_s("two")
+    fixed = {layer: {} for layer in two_layers}
+    assert networks._least_s(two_layers, fixed) > networks._optimum_s("two")
+
+
+def test_all_variants_of_the_accelerator_are_compared_with_the_first_seed(two_layers):
+    jobs = list(networks.jobs())
+    assert {job[1] for job in jobs[: 2 * len(VARIANTS)]} == set(VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    task = Task(Conv2d(1, 4, 4, 24, 16, (3, 3), padding=(1, 1, 1, 1)), tables.DESCRIPTION, 2)
+    target, trials = TARGET, every_trial(task)
+    numbers = {hardware: number for number, hardware in enumerate(sorted(joint.hardware_of(task)))}
+    geometries = [geometry_of(target.geometry, dict(zip(HARDWARE, each, strict=True))) for each in numbers]
+    layer = joint.layer_of(task, 1.0, trials, numbers)
+    fastest = fastest_programs(task, trials)
+    return joint.Problem([layer], geometries, target.frequency_hz), fastest
+
+
+def test_the_joint_space_has_the_fastest_programs(problem):
+    space, fastest = problem
+    points, _ = space.points([layer.cycles[layer.programs] for layer in space.layers])
+    for geometry, (latency_s, _, joules) in zip(space.accelerators, points, strict=True):
+        found = fastest.get(geometry)
+        assert latency_s == (np.inf if found is None else pytest.approx(found.cycles / space.frequency_hz))
+        if found is not None:
+            assert joules == pytest.approx(unit_energies(geometry).of(found.accesses, latency_s), rel=0.2)
+
+
+def test_searches_are_scored_by_what_they_simulated(problem, monkeypatch):
+    space, _ = problem
+    assert space.score([np.ones(len(layer.cycles), dtype=bool) for layer in space.layers]) == pytest.approx(1)
+    assert space.score([np.zeros(len(layer.cycles), dtype=bool) for layer in space.layers]) == 0
+    monkeypatch.delitem(joint.METHODS, "NSGA-II")  # which needs a package for benchmarks
+    rows = list(joint.measure(space, "net", seeds=1))
+    for method in ("random", "dcoc, layer by layer", "estimated front"):
+        scores = [float(row["hypervolume"]) for row in rows if row["method"] == method]
+        assert scores == sorted(scores) and 0 <= scores[0] <= scores[-1] <= 1
+    assert float(rows[-1]["hypervolume"]) > 0.95

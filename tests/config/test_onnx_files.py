@@ -1,0 +1,194 @@
+"""The files of an ONNX file's weights are found wherever a tensor may stand, and only in its folder; and its names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
+
+from anole.config.onnx_files import OnnxFileError, OnnxNames, external_files, names_of
+from anole.config.source import check_source, model_files
+from anole.errors import SpecError
+from anole.node import Node
+
+
+def outside(location: str, name: str = "w", **more: object) -> TensorProto:
+    """Returns a tensor of 16 bytes in another file."""
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, **more}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def graph_of(*initializers: TensorProto) -> GraphProto:
+    return GraphProto(name="g", initializer=initializers)
+
+
+def everywhere() -> ModelProto:
+    """Returns a model with an external tensor at each place where the format allows one, in a file of its own."""
+    inner = graph_of(outside("subgraph"))
+    inner.node.add(op_type="Constant").attribute.append(helper.make_attribute("value", outside("subgraph_constant")))
+    node = helper.make_node("If", ["x"], ["y"])
+    node.attribute.append(helper.make_attribute("then_branch", inner))
+    node.attribute.append(AttributeProto(name="g", type=AttributeProto.GRAPHS, graphs=[graph_of(outside("graphs"))]))
+    node.attribute.append(AttributeProto(name="t", type=AttributeProto.TENSORS, tensors=[outside("tensors")]))
+    sparse = onnx.SparseTensorProto(values=outside("values"), indices=outside("indices"), dims=[4])
+    node.attribute.append(AttributeProto(name="s", type=AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse))
+    several = AttributeProto(name="ss", type=AttributeProto.SPARSE_TENSORS)
+    several.sparse_tensors.add(values=outside("sparse_tensors"))
+    node.attribute.append(several)
+    graph = graph_of(outside("initializer"), numpy_helper.from_array(np.ones(9, np.float32), "inside"))
+    graph.node.append(node)
+    graph.sparse_initializer.add(values=outside("sparse_initializer"))
+    function = onnx.FunctionProto(name="f", domain="d", node=[node])
+    function.node[0].attribute[0].g.initializer[0].external_data[0].value = "function"
+    function.attribute_proto.append(helper.make_attribute("default", outside("default")))
+    model = ModelProto(ir_version=10, graph=graph, functions=[function])
+    model.training_info.add(initialization=graph_of(outside("training")), algorithm=graph_of(outside("algorithm")))
+    return model
+
+
+EVERYWHERE = (
+    "algorithm default function graphs indices initializer sparse_initializer sparse_tensors subgraph "
+    "subgraph_constant tensors training values"
+).split()
+
+
+def saved(folder: Path, model: ModelProto, *data: str) -> Path:
+    path = folder / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    for name in data:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(bytes(16))
+    return path
+
+
+def damaged(data: st.DataObject, model: ModelProto) -> bytes:
+    """Returns a model's bytes with some changed."""
+    content = bytearray(model.SerializeToString())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    return bytes(content)
+
+
+def test_a_tensor_is_found_wherever_the_format_allows_one(tmp_path: Path) -> None:
+    path = saved(tmp_path, everywhere(), *EVERYWHERE)
+    assert [str(file) for file in external_files(path, strict=True)] == EVERYWHERE
+    (tmp_path / "net").mkdir()
+    deeper = tmp_path / "net" / "b.onnx"
+    deeper.write_bytes(ModelProto(graph=graph_of(outside("sub/b.data"))).SerializeToString())
+    saved(tmp_path / "net", ModelProto(), "sub/b.data")
+    assert model_files("onnx:net/b.onnx", tmp_path) == [Path("net/b.onnx"), Path("net/sub/b.data")]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (outside("../data"), "its weights are in '../data'; allowed is a file in the ONNX file's own folder"),
+        (outside("a/../../data"), "allowed is a file in the ONNX file's own folder"),
+        (outside("/etc/passwd"), "allowed is a file in the ONNX file's own folder"),
+        (outside(""), "allowed is a file in the ONNX file's own folder"),
+        (outside("missing"), "tensor 'w': its weights are in 'missing', and there is no such file"),
+        (outside("folder"), "in 'folder', and there is no such file"),
+        (outside("nul\0"), "in 'nul\\x00', and there is no such file"),
+        (outside("x" * 300), "and there is no such file"),
+        (outside("link"), "in 'link', a link out of the ONNX file's own folder"),
+        (outside("folder_link/data"), "a link out of the ONNX file's own folder"),
+        (outside("data", offset=8, length=9), "in 'data' up to byte 17; that file has 16 bytes"),
+        (outside("data", offset=17), "in 'data' up to byte 17; that file has 16 bytes"),
+        (outside("data", offset=-1), "in 'data' at '-1'; a number of bytes is expected"),
+        (outside("data", length="1" * 5000), "a number of bytes is expected"),
+        (outside("data", length="\u0663"), "a number of bytes is expected"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else value.external_data[0].value[:20].replace("\0", "0"),
+)
+def test_weights_elsewhere_than_in_a_file_of_the_folder_are_refused(
+    tmp_path: Path, tensor: TensorProto, message: str
+) -> None:
+    project = tmp_path / "project"
+    (project / "folder").mkdir(parents=True)
+    (tmp_path / "data").write_bytes(bytes(16))
+    (project / "link").symlink_to(tmp_path / "data")
+    (project / "folder_link").symlink_to(tmp_path)
+    saved(project, ModelProto(graph=graph_of(tensor)), "data")
+    with pytest.raises(SpecError) as caught:
+        check_source(Node("onnx:net.onnx", "models.m.source", "models.yaml"), project)
+    assert str(caught.value).startswith("models.yaml: models.m.source: net.onnx: tensor 'w': ")
+    assert message in str(caught.value) and len(str(caught.value)) < 400
+
+
+def test_links_within_the_folder_are_followed(tmp_path: Path) -> None:
+    path = saved(tmp_path, ModelProto(graph=graph_of(outside("link"))), "data")
+    (tmp_path / "link").symlink_to("data")
+    assert external_files(path) == [Path("link")]
+
+
+@given(st.data())
+def test_a_damaged_file_tells_of_no_other_file(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder, content = tmp_path_factory.getbasetemp(), damaged(data, everywhere())
+    path = saved(folder, ModelProto(), *EVERYWHERE)
+    path.write_bytes(content[: data.draw(st.sampled_from([len(content), 100]))])
+    try:
+        found = {str(file) for file in external_files(path, strict=True)}
+    except OnnxFileError:
+        return
+    assert found <= set(EVERYWHERE)
+    try:
+        read = onnx.load_model_from_string(path.read_bytes())
+    except DecodeError:
+        return
+    tensors = onnx.external_data_helper._get_all_tensors(read)
+    outer = [each for each in tensors if each.data_location == TensorProto.EXTERNAL]
+    assert {
+        os.path.normpath(entry.value) for each in outer for entry in each.external_data if entry.key == "location"
+    } <= found
+
+
+def named() -> ModelProto:
+    """Returns a model with names of every kind, also some that no entry may use."""
+    inner = helper.make_graph(
+        [helper.make_node("Neg", ["a"], ["hidden"])], "g", [], [helper.make_tensor_value_info("hidden", 1, None)]
+    )
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "", "b"], axis=1),
+        helper.make_node("If", ["yes"], ["y"], then_branch=inner, else_branch=inner),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, -1]),
+        helper.make_tensor_value_info("yes", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("z", TensorProto.FLOAT, ["batch", "größe", None]),
+        helper.make_tensor_value_info("weight", TensorProto.FLOAT, ["unused"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, [numpy_helper.from_array(np.ones(9), "weight")])
+    return helper.make_model(graph)
+
+
+def test_names_of_every_kind(tmp_path: Path) -> None:
+    onnx.save(named(), tmp_path / "net.onnx")
+    assert names_of(tmp_path / "net.onnx") == OnnxNames(
+        inputs=("x", "yes", "z"), symbols=("batch", "?", "größe"), computed=("a", "b", "y")
+    )
+
+
+def test_a_file_that_cannot_be_read_has_no_names(tmp_path: Path) -> None:
+    assert names_of(tmp_path / "missing.onnx") is None
+    (tmp_path / "empty.onnx").touch()
+    (tmp_path / "half.onnx").write_bytes(named().SerializeToString()[:-7])
+    assert names_of(tmp_path / "empty.onnx") is None and names_of(tmp_path / "half.onnx") is None
+
+
+@given(st.data())
+def test_a_damaged_file_does_no_harm(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.onnx"
+    path.unlink(missing_ok=True)
+    path.write_bytes(damaged(data, named()))
+    found = names_of(path)
+    assert found is None or all(isinstance(name, str) for name in (*found.inputs, *found.symbols, *found.computed))

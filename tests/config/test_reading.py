@@ -1,0 +1,522 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+from anole.config.entries import ModelSpec
+from anole.config.reading import OWN_RESOURCES, load_spec, parse_spec
+from anole.errors import SpecError
+from anole.project.hardware import describe_target
+from anole.targets.rpc.address import Remote
+from anole_vta.geometry import Geometry
+
+ISSUE = """
+models:
+  resnet18:      {source: "torchvision:resnet18",      inputs: {x: [1, 3, 224, 224]}}
+  squeezenet1_1: {source: "torchvision:squeezenet1_1", inputs: {x: [1, 3, 224, 224]}}
+targets:
+  cpu: {kind: cpu}
+tuning: {preset: autotvm, trials: 64, seed: 0}
+builds:
+  - {model: resnet18, target: cpu}
+  - {model: squeezenet1_1, target: cpu, trials: 8, seed: 3, preset: random, name: small}
+"""
+
+
+def plain() -> dict[str, Any]:
+    shape = {"x": [1, 3, 32, 32]}
+    return {
+        "models": {
+            "one": {"source": "torchvision:resnet18", "inputs": shape},
+            "two": {"source": "torchvision:alexnet", "inputs": shape},
+        },
+        "targets": {"cpu": {"kind": "cpu"}},
+        "tuning": {"preset": "autotvm", "trials": 4},
+        "builds": [{"model": "one", "target": "cpu"}, {"model": "two", "target": "cpu"}],
+    }
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """The plain spec with one place set, or removed when the value is `...`."""
+    mapping = plain()
+    *above, last = [int(step) if step.isdecimal() else step for step in path.split(".")]
+    place: Any = mapping
+    for step in above:
+        place = place[step]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return mapping
+
+
+def pattern(message: str) -> str:
+    """The pattern of an error that begins with a message, in which `...` stands for anything."""
+    return "^models.yaml: " + ".*".join(map(re.escape, message.split(" ... ")))
+
+
+def test_reads_the_example_of_the_readme(tmp_path: Path) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(ISSUE)
+    spec = load_spec(file)
+    assert spec.models["resnet18"] == ModelSpec("resnet18", "torchvision:resnet18", {"x": (1, 3, 224, 224)})
+    first, second = spec.builds.values()
+    assert (first.name, first.model, first.target, first.trials) == (
+        "resnet18-cpu-autotvm",
+        "resnet18",
+        "cpu",
+        64,
+    )
+    assert (first.tuning, first.seed) == ({"preset": "autotvm"}, 0)
+    assert (second.name, second.trials, second.seed) == ("small", 8, 3)
+    assert (second.tuning, spec.tuning) == ({"preset": "random"}, {"preset": "autotvm"})
+
+
+def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
+    builds = parse_spec(changed("tuning", ...)).builds
+    assert [build.trials for build in builds.values()] == [64, 64]
+    assert parse_spec(changed("tuning.trials", 0)).builds["one-cpu-autotvm"].trials == 0
+
+
+def test_a_budget_is_for_each_task_or_for_all_together() -> None:
+    shared = {**plain(), "tuning": {"total_trials": 500}}
+    shared["builds"][1]["trials"] = 9
+    first, second = parse_spec(shared).builds.values()
+    assert (first.trials, first.shared, second.trials, second.shared) == (500, True, 9, False)
+    (own, _) = parse_spec(changed("builds.0.total_trials", 300)).builds.values()
+    assert (own.trials, own.shared) == (300, True)
+    assert "total_trials" not in own.tuning
+    (timed, _) = parse_spec({**shared, "tuning": {"total_seconds": 60}}).builds.values()
+    assert (timed.trials, timed.shared, timed.seconds) == (10_000, True, 60) and "total_seconds" not in timed.tuning
+    assert parse_spec({**plain(), "tuning": {"total_seconds": 0}}).builds["one-cpu-anole"].trials == 0
+    assert [build.seconds for build in (first, second, own)] == [None] * 3
+
+
+def test_a_build_is_refined_as_all_are_or_in_its_own_way() -> None:
+    assert [build.refine for build in parse_spec(plain()).builds.values()] == [0, 0]
+    own = {**plain(), "tuning": {"refine": 3}}
+    own["builds"][1]["refine"] = 0
+    one, two = parse_spec(own).builds.values()
+    assert (one.refine, two.refine) == (3, 0)
+    assert one.tuning == two.tuning == {"preset": "anole"}
+
+
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [
+        ({"kind": "cuda", "arch": "sm_90"}, "of kind cuda"),
+        ({"kind": "vta"}, "of kind vta"),
+        (
+            {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": {"rpc": "tracker:9190", "key": "zen"}},
+            "elsewhere",
+        ),
+    ],
+)
+def test_only_what_runs_on_this_machines_processor_is_refined(target: dict[str, Any], place: str) -> None:
+    mapping = {**plain(), "targets": {"cpu": {"kind": "cpu"}, "other": target}, "tuning": {"refine": 2}}
+    mapping["builds"][1]["target"] = "other"
+    with pytest.raises(SpecError) as caught:
+        parse_spec(mapping)
+    assert str(caught.value) == (
+        "models.yaml: builds[1]: found refine: 2, which is for this machine's processor; "
+        f"target other is {place}; give the build `refine: 0`"
+    )
+    mapping["builds"][1]["refine"] = 0
+    assert parse_spec(mapping).builds["two-other-anole"].refine == 0
+
+
+@pytest.mark.parametrize("trials", [2, "2"])
+def test_overrides_are_laid_over_the_file(tmp_path: Path, trials: object) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(ISSUE)
+    spec = load_spec(file, {"tuning": {"trials": trials}})
+    assert spec.builds["resnet18-cpu-autotvm"].trials == 2
+    assert spec.builds["resnet18-cpu-autotvm"].tuning["preset"] == "autotvm"
+    with pytest.raises(SpecError, match="extra: is not known"):
+        load_spec(file, {"extra": {"trials": 1}})
+
+
+REMOTE = {"rpc": "tracker:9190", "key": "zen"}
+REMOTE_CPU = {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": REMOTE}
+
+
+@pytest.mark.parametrize(
+    ("measure", "remote"),
+    [
+        (REMOTE, Remote("tracker", 9190, "zen")),
+        ({**REMOTE, "servers": 3}, Remote("tracker", 9190, "zen", servers=3)),
+        ({"rpc": "10.0.0.7:9090"}, Remote("10.0.0.7", 9090)),
+        ({"rpc": ["a:1"]}, Remote("a", 1)),
+        ({"rpc": ["a:1", "[::1]:2", "a:3"]}, Remote("a", 1, others=(("[::1]", 2), ("a", 3)))),
+    ],
+)
+def test_where_devices_are_says_nothing_of_what_they_are(measure: dict[str, Any], remote: Remote) -> None:
+    assert Remote.from_json(remote.to_json()) == remote
+    assert isinstance(measure["rpc"], list) or remote.to_json() == measure
+    for one in ({**REMOTE_CPU, "model": "EPYC 9000"}, {"kind": "cuda", "arch": "sm_90"}):
+        target = parse_spec(changed("targets.cpu", {**one, "measure": measure})).targets["cpu"]
+        assert target.remote == remote
+        assert describe_target(target) == describe_target(parse_spec(changed("targets.cpu", one)).targets["cpu"])
+    assert parse_spec(plain()).targets["cpu"].remote is None
+
+
+def test_a_processor_elsewhere_is_called_by_its_key_and_not_detected() -> None:
+    features = ["sse4_2", "avx", "f16c", "fma", "avx2"]
+    described = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "zen", "features": features, "threads": 8}
+    assert describe_target(parse_spec(changed("targets.cpu", REMOTE_CPU)).targets["cpu"]) == described
+    single = {**REMOTE_CPU, "measure": {"rpc": "tracker:9190"}, "model": "EPYC 9000", "threads": 4096}
+    described |= {"model": "EPYC 9000", "threads": 4096}
+    assert describe_target(parse_spec(changed("targets.cpu", single)).targets["cpu"]) == described
+
+
+NODES = {"partition": "amd", "constraint": "zen5", "priority": 0}
+
+
+@pytest.mark.parametrize("given", [{}, {"threads": 8}, {"mcpu": "znver5", "threads": 8, "model": "EPYC 9755"}])
+def test_how_a_node_is_chosen_says_nothing_of_what_a_target_is(given: dict[str, Any]) -> None:
+    target = parse_spec(changed("targets.cpu", {"kind": "cpu", **given, "nodes": NODES})).targets["cpu"]
+    assert (target.nodes, target.settings) == (NODES, given)
+    assert parse_spec(plain()).targets["cpu"].nodes == {}
+
+
+@pytest.mark.parametrize("name", OWN_RESOURCES)
+def test_no_node_is_chosen_by_a_resource_of_anoles_own(name: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(changed("targets.cpu.nodes", {**NODES, name: 1}))
+    assert str(caught.value) == (
+        f"models.yaml: targets.cpu.nodes.{name}: is no resource that a node is chosen by; "
+        "`partition` and `node_selector` are some"
+    )
+
+
+MISTAKES = [
+    ("targets.cpu.measure", {"key": "zen"}, ": has no `rpc`"),
+    ("targets.cpu.measure", {"rpc": "zen"}, ".rpc: found 'zen' ... `host:port`"),
+    ("targets.cpu.measure", {"rpc": "zen:0"}, ".rpc: found 'zen:0' ... `host:"),
+    ("targets.cpu.measure", {"rpc": []}, ".rpc: found [] ... a list with at"),
+    ("targets.cpu.measure", {"rpc": ["a:1", "b"]}, ".rpc[1]: found 'b'"),
+    ("targets.cpu.measure", {"rpc": ["a:1", "a:1"]}, ".rpc[1]: found 'a:1' a ... once"),
+    (
+        "targets.cpu.measure",
+        {"rpc": ["a:1", "b:1"], "key": "zen"},
+        ".rpc: found a list beside a key ... the one address of a tracker",
+    ),
+    ("targets.cpu.measure", {"rpc": "a:1", "servers": 2}, ".servers: found without a key"),
+    ("targets.cpu.measure", {**REMOTE, "servers": 0}, ".servers: found 0 ... least 1"),
+    ("targets.cpu.measure", {**REMOTE, "key": ""}, ".key: found '' ... a text"),
+    ("targets.cpu.measure", {**REMOTE, "port": 1}, ".port: is not ... rpc"),
+    ("targets.cpu.measure", "zen:1", ": found 'zen:1'; a mapping"),
+    ("targets.cpu.measure", REMOTE, "targets.cpu: has no `mcpu` ... cannot be detected"),
+    (
+        "targets.cpu",
+        {"kind": "cpu", "mcpu": "x86-64", "measure": REMOTE},
+        ": has no `threads`; what is measured elsewhere",
+    ),
+    ("targets.cpu", {**REMOTE_CPU, "measure": {"rpc": "zen:1"}}, ": has no `model` ... without a `key`"),
+    ("targets.cpu", {"kind": "cuda", "measure": REMOTE}, ": has no `arch`"),
+    ("targets.cpu.model", "zen", ": is the name of a ... `measure`"),
+    (
+        "targets.cpu",
+        {**REMOTE_CPU, "nodes": {"partition": "amd"}},
+        ".nodes: the target is measured elsewhere (`measure`) ... leave one of them out",
+    ),
+    ("targets.cpu.nodes", {}, ": is empty ... `nodes: {partition: amd}`"),
+    ("targets.cpu.nodes", "amd", ": found 'amd'; a mapping"),
+    (
+        "targets.cpu.nodes",
+        {"kubernetes.io/arch": "amd64"},
+        ".kubernetes.io/arch: is no resource that a node is chosen by ... `partition`",
+    ),
+    ("targets.cpu.nodes", {"qos": 1.5}, ".qos: found 1.5 ... whole"),
+    ("targets.cpu.nodes", {"qos": True}, ".qos: found True ... whole"),
+    ("targets.cpu.nodes", {"qos": ""}, ".qos: found '' ... a text"),
+    ("modles", {}, ": is not known ... did you mean 'models'?"),
+    ("models", ..., "has no `models`"),
+    ("models", {}, ": is empty"),
+    ("models", [1], ": found [1]; a mapping is expected"),
+    ("models.one", "resnet18", ": found 'resnet18' ... a mapping"),
+    ("models.one.sauce", "x", ": is not known ... 'source'"),
+    ("models.one.source", ..., "models.one: has no `source`"),
+    ("models.one.source", 3, ": found 3; a text"),
+    ("models.one.source", "keras:x", ": found 'keras:x' ... onnx:<path>"),
+    ("models.one.source", "alexnet", ": found 'alexnet' ... torchvision:<name>"),
+    (
+        "models.one.source",
+        "torchvision:resnet81",
+        ": found 'resnet81', which is not a torchvision model ... 'resnet18'",
+    ),
+    ("models.one.source", "onnx:none.onnx", ": found no file 'none.onnx'"),
+    ("models.one.inputs", ..., "models.one: has no `inputs` ... x: [1, 3, 224, 224]"),
+    ("models.one.inputs", [1, 3], ": found [1, 3]; a mapping"),
+    ("models.one.inputs.x", [], ": found []; a list"),
+    ("models.one.inputs.x", [1, -1], "[1]: found -1; a whole ... 0"),
+    ("models.one.inputs.x", [1, "3"], "[1]: found '3' ... whole"),
+    ("models.one.inputs.x", [True], "[0]: found True ... whole"),
+    (
+        "models.one.inputs.x",
+        {"shape": [1, 3], "dtype": "int46"},
+        ".dtype: found 'int46', which is not a type of inputs ... 'int64'",
+    ),
+    ("models.one.inputs.x", {"dtype": "int64"}, ": has no `shape`"),
+    ("models.a/b", {}, "models: found 'a/b'; a name consists of"),
+    ("models", {5: {}}, ": found the key 5 ... quote it"),
+    ("targets.cpu", {}, ": has no `kind`"),
+    ("targets.cpu.kind", "gpu", ": found 'gpu' ... allowed: cpu"),
+    ("targets.cpu.thread", 2, ": is not known ... 'threads'"),
+    ("targets.cpu.threads", 0, ": found 0; a whole number ... at least 1"),
+    ("targets.cpu.required", "no", ": found 'no'; true or false is expected"),
+    ("targets.cpu.max_relative_error", 0, ": found 0; a number from 1e-05 to 0.01"),
+    ("targets.cpu.max_relative_error", 0.1, ": found 0.1 ... to 0.01"),
+    ("targets.cpu.max_relative_error", "small", ": found 'small' ... a number"),
+    ("targets.cpu.max_relative_error", True, ": found True ... a number"),
+    ("targets.cpu.exact", "yes", ": found 'yes'; true or false"),
+    ("targets.cpu.precision", "bf61", ": found 'bf61', which is not a precision ... bf16"),
+    ("targets.cpu.weights", "int2", ": found 'int2', which is not a type of weights ... int8"),
+    ("targets.cpu.precision", 16, ": found 16 ... text"),
+    ("targets.cpu.space", "opne", ": found 'opne', which is not a kind of space ... open"),
+    ("targets.cpu.space", True, ": found True ... text"),
+    ("targets.cpu.threads", "all", ": found 'all' ... whole"),
+    ("targets.cpu.mcpu", "znver9", ": found 'znver9' ... 'znver"),
+    ("tuning.trials", -1, ": found -1; a whole number of at least 0"),
+    ("tuning.total_trials", 9, ": found beside trials ... `trials` for each task"),
+    ("tuning.total_seconds", 9, ": found beside trials ... `total_seconds` for all together"),
+    ("builds.0.total_seconds", 1.5, ": found 1.5 ... whole"),
+    ("tuning.trials", 1.5, ": found 1.5 ... whole"),
+    ("tuning.seed", -3, ": found -3 ... whole"),
+    ("tuning.refine", "all", ": found 'all'; a whole number of at least 0"),
+    ("builds.1.refine", -1, ": found -1; a whole number ... at least 0"),
+    ("tuning", [], ": found []; a mapping is expected"),
+    ("builds", {}, ": found {}; a list"),
+    ("builds", [], ": found []; a list with at least one"),
+    ("builds.1.model", ..., "builds[1]: has no `model`; it has target"),
+    ("builds.1.model", "tow", ": found 'tow', which is not one of the models ... 'two'"),
+    ("builds.0.target", "cuda", ": found 'cuda' ... allowed: cpu"),
+    ("builds.0.trials", "many", ": found 'many' ... whole"),
+    ("builds.0.name", "../x", ": found '../x'; a name"),
+    ("builds.1.model", "one", "builds[1]: found a second build named 'one-cpu-autotvm' ... builds[0]"),
+]
+"""A place of the plain spec, the value that it is set to, and the message: `...` within it stands for anything.
+
+A message that begins with a colon, a dot or a bracket begins with the place.
+"""
+
+
+@pytest.mark.parametrize(("path", "value", "message"), MISTAKES)
+def test_a_mistake_is_named_with_its_place(path: str, value: object, message: str) -> None:
+    place = re.sub(r"\.(\d+)", r"[\1]", path) if message[0] in ":.[" else ""
+    with pytest.raises(SpecError, match=pattern(f"{place}{message}")) as caught:
+        parse_spec(changed(path, value))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("# only a comment\n", "is empty"),
+        ("- a\n- b\n", "found ['a', 'b']; a mapping is expected"),
+        ("models: [1,\ntargets: {}\n", "line 3, column 1: expected ',' or ']'"),
+        ("models: {}\n\ttargets: {}\n", "line 2, column 1: "),
+        ("models: {}\nmodels: {}\n", "line 2, column 1: the key 'models' is given twice"),
+        ("models: \x00\n", "line 1, column 9: is not YAML: found the character"),
+    ],
+)
+def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load_spec(file)
+    assert str(caught.value).startswith(f"{file}: {message}")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["models", "targets", "builds", "tuning", "source", "inputs", "model", "x"]),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_nothing_but_a_spec_error_ever_comes_out(value: object) -> None:
+    with pytest.raises(SpecError):
+        parse_spec(value)
+
+
+def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
+    spec = parse_spec(changed("targets.cpu.threads", 100_000))
+    with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
+        describe_target(spec.targets["cpu"])
+
+
+@pytest.mark.parametrize(
+    ("target", "usual", "other"),
+    [
+        ({"kind": "cpu"}, {"space": "constrained"}, {"space": "open"}),
+        ({"kind": "cuda", "arch": "sm_90"}, {"space": "constrained"}, {"space": "open"}),
+        ({"kind": "cpu"}, {"max_relative_error": "1e-4"}, {"max_relative_error": 1e-3}),
+        ({"kind": "cpu"}, {"exact": False}, {"exact": True}),
+    ],
+)
+def test_a_setting_is_said_only_where_it_differs(
+    target: dict[str, Any], usual: dict[str, Any], other: dict[str, Any]
+) -> None:
+    def described(**settings: object) -> dict[str, Any]:
+        return describe_target(parse_spec(changed("targets.cpu", {**target, **settings})).targets["cpu"])
+
+    plain = described()
+    assert described(**usual) == plain and not usual.keys() & plain.keys()
+    assert described(**other) == {**plain, **other}
+
+
+ACCELERATORS = {
+    "unknown key": ({"block": 16}, "targets.npu.block: is not known", "geometry"),
+    "key of a cpu": ({"threads": 1}, "targets.npu.threads: is not known", "hardware"),
+    "geometry a name": (
+        {"geometry": "large"},
+        "targets.npu: geometry: found 'large'; a name is such as 1x16x16_i8",
+        "",
+    ),
+    "geometry nothing": ({"geometry": None}, "targets.npu: geometry: found None; allowed are default, a name", ""),
+    "unknown field": ({"geometry": {"blocks": 16}}, "targets.npu: geometry.blocks: is unknown; allowed", "block_in"),
+    "number as field": ({"geometry": {16: 16}}, "targets.npu: geometry.16: is unknown; allowed", "block_in"),
+    "no power of two": ({"geometry": {"block_in": 24}}, "targets.npu: geometry.block_in: found 24; allowed", "power"),
+    "list as size": ({"geometry": {"block_in": [16]}}, "targets.npu: geometry.block_in: found [16]; allowed", "power"),
+    "unknown variant": ({"geometry": {"variant": "tpu"}}, "targets.npu: geometry.variant: found 'tpu'", "vta++"),
+    "large element": ({"geometry": {"block_in": 4096}}, "targets.npu: geometry: an element of ", "4096 are allowed"),
+    "deep buffers": ({"geometry": {"wgt_bytes": 1 << 30}}, "targets.npu: geometry: the buffers are too deep", ""),
+    "unknown hardware": ({"hardware": "find"}, "targets.npu: hardware: found 'find'; allowed are fixed, search", ""),
+    "hardware a list": ({"hardware": ["search"]}, "targets.npu: hardware: found ['search']; allowed", ""),
+    "unknown place": ({"first_layer": "npu"}, "targets.npu: first_layer: found 'npu'; allowed are host, vta", ""),
+    "bound when fixed": ({"area_max": 2}, "targets.npu: area_max: is for `hardware: search`; this hardware", ""),
+    "bound of nothing": ({"hardware": "search", "area_max": 0}, "targets.npu: area_max: found 0; a number", "above 0"),
+    "text as bound": ({"hardware": "search", "penalty": "1"}, "targets.npu: penalty: found '1'; a number", "above 0"),
+    "no clock": ({"frequency_mhz": 0}, "targets.npu: frequency_mhz: found 0; a number above 0", ""),
+    "clock a text": ({"frequency_mhz": "fast"}, "targets.npu: frequency_mhz: found 'fast'; a number", ""),
+    "clock a bool": ({"frequency_mhz": True}, "targets.npu: frequency_mhz: found True; a number", ""),
+    "endless clock": ({"frequency_mhz": float("inf")}, "targets.npu: frequency_mhz: found inf; a number", ""),
+}
+
+
+@pytest.mark.parametrize(("settings", "start", "mention"), ACCELERATORS.values(), ids=ACCELERATORS.keys())
+def test_a_mistake_in_an_accelerator_is_named_with_its_place(
+    settings: dict[str, Any], start: str, mention: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        describe_target(parse_spec(changed("targets.npu", {"kind": "vta", **settings})).targets["npu"])
+    assert str(caught.value).startswith(f"models.yaml: {start}")
+    assert mention in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_accelerator_is_described_whole() -> None:
+    settings = {"kind": "vta", "geometry": {"block_out": 32}, "hardware": "search", "memory_max": 2}
+    description = describe_target(parse_spec(changed("targets.npu", settings)).targets["npu"])
+    assert description["geometry"] == Geometry(block_out=32).to_json()
+    assert (description["hardware"], description["memory_max"], description["area_max"]) == ("search", 2.0, 2.0)
+
+
+def test_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
+    mapping = changed("models.one.calibration", "data/samples.npz")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(mapping, project=tmp_path)
+    assert str(caught.value).startswith(
+        f"models.yaml: models.one.calibration: found no file data/samples.npz in {tmp_path}"
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/samples.npz").write_bytes(b"")
+    assert parse_spec(mapping, project=tmp_path).models["one"].calibration == "data/samples.npz"
+    with pytest.raises(SpecError, match=r"models\.one\.calibration: found \[1\]"):
+        parse_spec(changed("models.one.calibration", [1]), project=tmp_path)
+
+
+@pytest.mark.parametrize("calibration", [None, "samples.npz"])
+def test_a_model_survives_its_plain_form(calibration: str | None) -> None:
+    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)}, calibration, {"y": "int64"})
+    assert ModelSpec.from_json("m", model.to_json()) == model
+    assert ("calibration" in model.to_json()) == (calibration is not None)
+    assert (model.scheme, model.location) == ("torch", "nets:tiny")
+
+
+def test_inputs_may_have_types(tmp_path: Path) -> None:
+    typed = {"ids": {"shape": [1, 4], "dtype": "int64"}, "x": {"shape": [2], "dtype": "float32"}, "y": [3]}
+    (model, _) = parse_spec(changed("models.one.inputs", typed)).models.values()
+    assert model.inputs == {"ids": (1, 4), "x": (2,), "y": (3,)} and model.dtypes == {"ids": "int64"}
+    (tmp_path / "net.onnx").touch()
+    of_file = {"source": "onnx:net.onnx", "inputs": typed}
+    with pytest.raises(SpecError, match=r"models\.one\.inputs\.ids\.dtype: an ONNX file names the types"):
+        parse_spec(changed("models.one", of_file), project=tmp_path)
+
+
+def onnx_model(tmp_path: Path, **settings: object) -> ModelSpec:
+    (tmp_path / "net.onnx").touch()
+    entry = {"source": "onnx:net.onnx", **settings}
+    return parse_spec(changed("models.one", entry), project=tmp_path).models["one"]
+
+
+def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
+    inputs = {"x": [1, 3], "rate": {"value": 16000}, "lengths": {"value": [[1, 2.5], [3, True]]}}
+    model = onnx_model(tmp_path, inputs=inputs, dims={"batch": 2, "?": 3}, outputs=["scores", "boxes"])
+    assert (model.inputs, model.dims, model.outputs) == ({"x": (1, 3)}, {"batch": 2, "?": 3}, ("scores", "boxes"))
+    assert model.values == {"rate": 16000, "lengths": [[1, 2.5], [3, True]]}
+    assert ModelSpec.from_json("one", json.loads(json.dumps(model.to_json()))) == model
+    # Manifests hold the entry, and must not change with a key that it does not use.
+    plain = onnx_model(tmp_path, inputs={"x": [1, 3]}).to_json()
+    assert plain == {"source": "onnx:net.onnx", "inputs": [["x", [1, 3]]]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dims": {"batch": -1}}, "dims.batch: found -1; a whole number of at least 0"),
+        ({"dims": {"batch": "2"}}, "dims.batch: found '2'; a whole number"),
+        ({"dims": [1]}, "dims: found [1]; a mapping is expected"),
+        ({"outputs": []}, "outputs: found []; a list with at least one element"),
+        ({"outputs": "y"}, "outputs: found 'y'; a list"),
+        ({"outputs": ["y", "z", "y"]}, "outputs[2]: found 'y' a second time"),
+        ({"outputs": [1]}, "outputs[0]: found 1; a text is expected"),
+        ({"inputs": {"x": {"value": "fast"}}}, "inputs.x.value: found 'fast'; a number from"),
+        ({"inputs": {"x": {"value": [[1], [1, 2]]}}}, "inputs.x.value: found lists of different lengths"),
+        ({"inputs": {"x": {"value": []}}}, "inputs.x.value: found []; a list with at least one element"),
+        ({"inputs": {"x": {"value": [0] * 10_000}}}, "inputs.x.value: found more than 10000 numbers"),
+        ({"inputs": {"x": {"value": 1, "shape": [1]}}}, "inputs.x.shape: is not known; "),
+        ({"inputs": {"y": [1]}}, "inputs.y: net.onnx has no such input; allowed: x, rate"),
+        ({"inputs": {"rat": {"value": 1}}}, "inputs.rat: net.onnx has no such input; did you mean 'rate'?"),
+        ({"dims": {"batsch": 1}}, "dims.batsch: net.onnx has no such dynamic dimension; did you mean 'batch'?"),
+        ({"outputs": ["sum", "max"]}, "outputs[1]: found 'max', which is not computed by an operator of net.onnx; "),
+        ({"outputs": ["x"]}, "outputs[0]: found 'x', which is not computed by an operator of net.onnx; allowed: sum"),
+    ],
+)
+def test_mistakes_in_what_fixes_an_onnx_file(tmp_path: Path, settings: dict[str, object], message: str) -> None:
+    values = [helper.make_tensor_value_info("x", 1, ["batch", 3]), helper.make_tensor_value_info("rate", 1, [])]
+    nodes = [helper.make_node("Add", ["x", "rate"], ["sum"])]
+    outputs = [helper.make_tensor_value_info("sum", 1, None)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "net", values, outputs)), tmp_path / "net.onnx")
+    allowed = {"inputs": {"x": [1, 3], "rate": {"value": 2}}, "dims": {"batch": 1}, "outputs": ["sum"]}
+    assert onnx_model(tmp_path, **allowed).outputs == ("sum",)
+    with pytest.raises(SpecError) as caught:
+        onnx_model(tmp_path, **settings)
+    assert str(caught.value).startswith(f"models.yaml: models.one.{message}")
+
+
+@pytest.mark.parametrize("settings", [{"dims": {"n": 1}}, {"outputs": ["y"]}])
+def test_only_onnx_files_have_names_for_dimensions_and_values(settings: dict[str, object]) -> None:
+    entry = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}, **settings}
+    with pytest.raises(SpecError, match="is for ONNX files, which have names for dimensions and values"):
+        parse_spec(changed("models.one", entry))
+    entry = {"source": "torchvision:resnet18", "inputs": {"x": {"value": 1}}}
+    with pytest.raises(SpecError, match=r"models\.one\.inputs\.x"):
+        parse_spec(changed("models.one", entry))

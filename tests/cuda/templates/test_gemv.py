@@ -1,0 +1,65 @@
+"""Dense layers of few rows on CUDA: threads that share a reduction wait for each other in all of its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tvm
+import tvm_ffi
+from tvm import ir, tirx
+
+from anole.record import Config
+from anole.task import Dense
+from anole_cuda.device.builder import cuda_target
+from tests.kit.emulated_gpu.programs import candidate_error
+from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
+
+from .candidates import TARGET, scheduled
+
+REASON = "the last warp adds up partial sums without waiting for its lanes"
+THREADS = [*range(1, 34), 40, 48, 63, 64, 65, 83, 96, 100, 128, 320]
+
+
+def config_of(along_x: int, along_k: int) -> tuple[Dense, Config]:
+    """A layer and a config with so many threads along the features and along the reduction."""
+    splits = {"tile_y": [1, 1], "tile_x": [2, along_x, 1], "tile_k": [1, along_k, 2]}
+    return Dense(1, 2 * along_k, 2 * along_x), {**splits, "auto_unroll_max_step": 0, "unroll_explicit": 0}
+
+
+def relies_on_lockstep(workload: Dense, config: Config) -> bool:
+    """Whether lanes of a warp are to wait for each other: TVM's CUDA C++ has nothing there."""
+    target = cuda_target(TARGET.description)
+    pipeline, _, _ = tirx.get_default_tir_pipeline(target)
+    lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": scheduled(workload, config)})))
+    scopes: list[str] = []
+
+    def see(call: Any) -> None:
+        if getattr(call.op, "name", "") == "tirx.tvm_storage_sync":
+            scopes.append(str(call.args[0].value))
+
+    for _, each in lowered.functions_items():
+        tvm_ffi.structural_walk(each.body, (ir.Call, see))
+    return "warp" in scopes
+
+
+@pytest.mark.examples(1)
+@pytest.mark.parametrize("along_x", [1, 2, 3])
+def test_exactly_the_configs_that_rely_on_lockstep_are_rejected(along_x: int) -> None:
+    for along_k in THREADS:
+        workload, config = config_of(along_x, along_k)
+        rejected = REASON in (TARGET.space(workload).rejection(config) or "")
+        assert rejected == relies_on_lockstep(workload, config), (along_x, along_k)
+
+
+@pytest.mark.guard
+@pytest.mark.parametrize("along_k", [33, 48, 100])
+def test_what_is_rejected_is_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> None:
+    with pytest.raises(EmulationError, match="race: a read and a write"):
+        emulated_gpu.call(candidate_error, TARGET.description, *config_of(1, along_k))
+    assert emulated_gpu.call(candidate_error, TARGET.description, *config_of(2, along_k)) < 1e-6
+
+
+def test_a_layer_that_no_block_of_whole_warps_divides_has_a_config() -> None:
+    workload = Dense(1, 83, 1)
+    assert TARGET.default_config(workload)["tile_k"][1] == 1

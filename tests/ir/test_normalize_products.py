@@ -1,0 +1,80 @@
+"""Products that read their right operand transposed compute what they did, without the transposition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tvm import ir, relax
+
+from anole.extract.graph import workload_of
+from anole.ir.normalize_products import normalize_products
+from anole.task import BatchMatmul
+
+from ..extract.passes.building import assert_rewritten, calls, drawn
+
+
+def exchanged(value: ir.Expr) -> ir.Expr:
+    rank = len(value.ty.shape)
+    return relax.op.permute_dims(value, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def plain(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    return relax.op.matmul(left, exchanged(right))
+
+
+def scaled(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    return relax.op.matmul(left, relax.op.multiply(exchanged(right), relax.const(0.5, "float32")))
+
+
+def split(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    return relax.op.matmul(left, relax.op.reshape(exchanged(right), (2, 3, 5, 6)))
+
+
+def of_heads(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    return relax.op.matmul(left, relax.op.permute_dims(right, [0, 2, 3, 1]))
+
+
+def read_by_others(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    transposed = exchanged(right)
+    return relax.op.add(relax.op.matmul(left, transposed), transposed)
+
+
+@pytest.mark.examples(3)
+@pytest.mark.parametrize(
+    ("left", "right", "build", "operators", "workload"),
+    [
+        ((4, 5), (6, 5), plain, ["einsum"], BatchMatmul(1, 4, 5, 6, True)),
+        ((2, 4, 5), (6, 5), plain, ["einsum"], BatchMatmul(1, 8, 5, 6, True)),
+        ((2, 3, 4, 5), (2, 3, 6, 5), plain, ["einsum"], BatchMatmul(6, 4, 5, 6, True)),
+        ((3, 4, 5), (3, 6, 5), scaled, ["multiply", "einsum"], BatchMatmul(3, 4, 5, 6, True)),
+        ((2, 3, 4, 5), (6, 6, 5), split, ["reshape", "einsum"], BatchMatmul(6, 4, 5, 6, True)),
+        ((2, 3, 4, 5), (2, 6, 3, 5), of_heads, ["permute_dims", "einsum"], BatchMatmul(6, 4, 5, 6, True)),
+        # The batch of one is repeated, which no template does.
+        ((3, 4, 5), (1, 6, 5), plain, ["permute_dims", "matmul"], BatchMatmul(1, 12, 5, 6)),
+        ((1, 4, 5), (3, 6, 5), plain, ["permute_dims", "matmul"], None),
+        ((5,), (6, 5), plain, ["permute_dims", "matmul"], None),
+        ((5, 5), (6, 5), read_by_others, ["permute_dims", "einsum", "add"], None),
+    ],
+    ids=[
+        "flat",
+        "one for all",
+        "batches",
+        "scaled",
+        "batch split",
+        "heads",
+        "one of a batch",
+        "repeated",
+        "vector",
+        "read",
+    ],
+)
+def test_transpositions_are_absorbed(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    build: Any,
+    operators: list[str],
+    workload: BatchMatmul | None,
+) -> None:
+    after = assert_rewritten(normalize_products, build, drawn(*left), drawn(*right, seed=1), left=operators)
+    assert workload_of(calls(after)[-1]) == workload

@@ -1,0 +1,66 @@
+"""Extents that vary: their text, the usual sizes for them, and symbols for those that are computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tvm
+from tvm import te, tirx
+
+from anole.ir.nodes import collect
+from anole.ir.symbols import (
+    computed_extents,
+    in_plain_extents,
+    is_number,
+    of_usual_sizes,
+    standing_for,
+    text_of,
+    varying_texts,
+    with_plain_extents,
+)
+
+N, M = tirx.Var("batch-size", "int64"), tirx.Var("T", "int64")
+
+
+def doubled(*shape: Any) -> tirx.PrimFunc:
+    """Returns a function on a tensor of this shape, which is told the symbols besides."""
+    data = te.placeholder(shape, "float32", name="data")
+    result = te.compute(shape, lambda *at: data[at] * 2, name="doubled")
+    return te.create_prim_func([data, N, M, result], "int64").without_attr("global_symbol")
+
+
+@pytest.mark.parametrize(
+    ("extent", "text"),
+    [
+        (tirx.IntImm("int64", 7), "7"),
+        (N, "batch-size"),
+        (M * 2, "T * 2"),
+        ((N * M + 15) // 16 * 16, "(((batch-size * T) + 15) // 16) * 16"),
+        (tirx.min(M, 4) % 3, "min(T, 4) % 3"),
+    ],
+)
+def test_extents_are_written_with_their_own_names(extent: Any, text: str) -> None:
+    assert text_of(extent) == text
+
+
+def test_only_what_varies_has_a_text() -> None:
+    assert varying_texts([N, 3, M * 2]) == ("batch-size", None, "T * 2")
+    assert varying_texts([2, 3]) is None
+
+
+def test_usual_sizes_make_numbers_of_what_is_computed() -> None:
+    with standing_for({"batch-size": 3, "T": 5}):
+        found = of_usual_sizes(doubled(N * 4, N * M + 1))
+    extents = [loop.extent for loop in collect(found.body, tirx.For)]
+    assert all(map(is_number, extents)) and sorted(map(int, extents)) == [12, 16]
+
+
+def test_computed_extents_are_symbols_meanwhile() -> None:
+    func = doubled(N * 4, N * 4, M, 3)
+    plain = with_plain_extents(func)
+    first, second, own, number = plain.params[0].ty.shape
+    assert first.same_as(second) and isinstance(first, tirx.Var) and text_of(first) == "batch-size * 4"
+    assert isinstance(own, tirx.Var) and int(number) == 3
+    assert list(computed_extents(plain)) == ["batch-size * 4"] and not computed_extents(func)
+    tvm.ir.assert_structural_equal(in_plain_extents(func, lambda each: each), func)

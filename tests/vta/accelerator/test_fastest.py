@@ -1,0 +1,62 @@
+"""The fastest program on an accelerator is the fastest of all that it can run, one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from anole.errors import ConfigError, StoreError
+from anole_vta.accelerator.accesses import accesses_of
+from anole_vta.accelerator.energy import unit_energies
+from anole_vta.accelerator.fastest import fastest_programs
+from anole_vta.geometry import DEFAULT
+from anole_vta.target import VtaTarget
+from anole_vta.templates.conv2d import lower_conv2d
+from anole_vta.templates.design import EPILOGUE, design_of, hardware_config, whole_blocks
+
+from .conftest import LAYER
+
+
+def test_a_program_is_tried_once(task, trials):
+    target = VtaTarget(task.target)
+    designs = [design_of(LAYER, target.geometry, trial.config).program for trial in trials]
+    assert len(set(designs)) == len(designs)
+
+
+def test_it_is_the_fastest_of_all_that_run_there(task, trials):
+    target = VtaTarget(task.target)
+    found = fastest_programs(task, trials)
+    software = {knob.name: knob.values for knob in target.space(LAYER).knobs if knob.agent != "hardware"}
+    rng = np.random.default_rng(0)
+    chosen = [DEFAULT, *(list(found)[at] for at in rng.choice(len(found), 20, replace=False))]
+    for geometry in chosen:
+        there = []
+        for values in itertools.product(*software.values()):
+            config = {**hardware_config(geometry), **dict(zip(software, values, strict=True))}
+            try:
+                design = design_of(LAYER, geometry, config)
+                program = lower_conv2d(whole_blocks(LAYER, geometry), design.schedule, geometry, EPILOGUE)
+            except ConfigError:
+                continue
+            there.append((target.cycles(LAYER, config), tuple(accesses_of(program).tolist())))
+        least = min(cycles for cycles, _ in there)
+        energies = unit_energies(geometry)
+        joules = [energies.of(np.array(accesses), 0.0) for cycles, accesses in there if cycles == least]
+        assert found[geometry].cycles == least
+        assert energies.of(found[geometry].accesses, 0.0) == min(joules)
+
+
+def test_an_accelerator_that_runs_it_at_all_is_found(task, trials):
+    space = VtaTarget(task.target).space(LAYER)
+    columns = space.columns(space.vectors(space.every_valid_index))
+    hardware = {tuple(row) for row in np.stack([columns[name] for name in hardware_config(DEFAULT)], axis=1).tolist()}
+    assert {tuple(hardware_config(geometry).values()) for geometry in fastest_programs(task, trials)} == hardware
+
+
+def test_programs_that_lack_are_counted(task, trials):
+    with pytest.raises(StoreError, match=r"conv2d 24->16 k3x3 s1 4x4: 2 programs not simulated yet"):
+        fastest_programs(task, trials[:-2])
+    with pytest.raises(StoreError, match=f"{len(trials)} programs"):
+        fastest_programs(task, [])

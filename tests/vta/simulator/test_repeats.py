@@ -1,0 +1,139 @@
+"""Cycles that are counted without running what repeats, against those of whole runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anole.task import Conv2d
+from anole_vta.geometry import DEFAULT, Geometry, Memory
+from anole_vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError
+from anole_vta.simulator.activity import Activities
+from anole_vta.simulator.clockwork import Clockwork
+from anole_vta.simulator.repeats import Skipper
+from anole_vta.simulator.streams import Streams, code_of
+from anole_vta.simulator.timing import cycles_of, simulate
+from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
+
+from ...examples import examples
+from ..conftest import convolutions
+
+
+def powers(first, last):
+    return st.sampled_from([1 << exponent for exponent in range(first, last + 1)])
+
+
+geometries = st.builds(
+    Geometry,
+    block_in=powers(3, 4),
+    block_out=powers(3, 4),
+    uop_bytes=powers(7, 12),
+    inp_bytes=powers(12, 14),
+    wgt_bytes=powers(14, 17),
+    acc_bytes=powers(13, 15),
+    bus_bytes=powers(3, 6),
+    burst_beats=powers(1, 6),
+    queue_entries=powers(0, 7),
+)
+
+
+programs = convolutions(geometries).map(lambda drawn: drawn[1])
+
+
+@pytest.mark.guard
+@settings(max_examples=examples(80), deadline=None)
+@given(programs)
+def test_a_convolution_takes_the_cycles_of_its_whole_run(program):
+    whole = simulate(list(program.instructions), program.geometry)
+    assert cycles_of(program.instructions, program.geometry) == whole.cycles
+    # What is known of its passages is of no importance.
+    assert cycles_of(list(program.instructions), program.geometry) == whole.cycles
+
+
+class Watched(Clockwork):
+    """Keeps its states."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.states = {}
+
+    def _passed(self, cycle, passage):
+        at = self.progress(cycle, passage + 1)
+        self.states[at] = self.state(at)
+
+
+class Compared(Skipper):
+    """Makes sure that it only goes on from states that a whole run comes to."""
+
+    def resume(self, at, state):
+        assert self.states[at] == state
+        super().resume(at, state)
+        assert self.state(at) == state
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(programs)
+def test_a_skip_leads_to_where_the_whole_run_comes(program):
+    streams = Streams(code_of(program.instructions), Activities(program.geometry))
+    whole, skipper = (kind(streams, program.geometry) for kind in (Watched, Compared))
+    cycles, skipper.states = whole.run(), whole.states
+    assert skipper.run() == cycles
+
+
+tiles = st.tuples(st.integers(0, 40), st.integers(1, 3), st.integers(0, 9), st.integers(9, 12))
+often, seldom = st.sampled_from([False, True]), st.sampled_from([False] * 7 + [True])
+flags = st.builds(Dependence, seldom, seldom, often, often)
+instructions = st.one_of(
+    st.builds(
+        lambda memory, tile, border, dependence: Load(memory, 0, *tile, *border, dependence=dependence),
+        st.sampled_from([Memory.UOP, Memory.INP, Memory.WGT, Memory.ACC]),
+        tiles,
+        st.tuples(*(st.integers(0, 2) for _ in range(4))),
+        flags,
+    ),
+    st.builds(lambda tile, dependence: Store(0, *tile, dependence=dependence), tiles, flags),
+    st.builds(lambda n, dependence: Gemm(False, 0, n, dependence=dependence), st.integers(0, 60), flags),
+    st.builds(lambda n, dependence: Alu(AluOpcode.ADD, 0, n, dependence=dependence), st.integers(0, 60), flags),
+)
+
+
+def outcome(run):
+    try:
+        return run()
+    except StreamError as error:
+        return str(error)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(instructions, max_size=12), st.integers(1, 60)), min_size=1, max_size=4),
+    geometries,
+)
+def test_any_stream_that_repeats_takes_the_cycles_of_its_whole_run_or_waits_as_that_does(parts, geometry):
+    program = [each for part, times in parts for each in part * times] + [Finish()]
+    whole = outcome(lambda: simulate(program, geometry).cycles)
+    assert outcome(lambda: cycles_of(program, geometry)) == whole
+
+
+LAYER = Conv2d(1, 28, 28, 64, 64, (3, 3), padding=(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("threads", [(1, 1), (2, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("queue_entries", [8, 512])
+def test_most_of_small_tiles_is_skipped(threads, queue_entries):
+    geometry = replace(DEFAULT, queue_entries=queue_entries)
+    program = lower_conv2d(LAYER, Schedule(1, 4, 1, 1, *threads), geometry)
+    skipper = Skipper(Streams(code_of(program.instructions), Activities(geometry)), geometry)
+    assert skipper.run() == simulate(program.instructions, geometry).cycles
+    assert skipper.skipped > 0.7 * len(program.instructions.order)
+
+
+def test_what_comes_after_the_last_repetition_is_not_skipped():
+    """Whether a queue has room for an instruction depends on who runs it, before it is handed over."""
+    geometry = Geometry(block_in=32, block_out=64, queue_entries=512)
+    w = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
+    program = lower_conv2d(w, Schedule(1, 2), geometry, (Bias(), *SHIFT_AND_CLIP))
+    assert cycles_of(program.instructions, geometry) == 7814120
