@@ -159,7 +159,7 @@ def buffer_table(name: str) -> Table:
     """
     layer = {_name(each): each for each in LAYERS}.get(name)
     if layer is None or not (path := buffer_table_path(layer)).exists():
-        raise StoreError(f"{name}: has no table; `python -m benchmarks.vta.tables` writes those of all layers")
+        raise StoreError(f"{name}: has no table; `python -m benchmarks.vta.tables` writes the tables of all layers")
     rows = list(csv.reader(io.StringIO(lzma.decompress(path.read_bytes()).decode())))[1:]
     recorded = np.array([row[:-1] for row in rows], dtype=np.int64)
     cycles = np.array([row[-1] or "nan" for row in rows], dtype=np.float64)

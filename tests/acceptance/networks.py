@@ -101,7 +101,7 @@ class Passing(Weighted):
 
 
 class Hidden(Weighted):
-    """Masked logits, their softmax, of which the first row is hidden whole, and the logarithm of zeros."""
+    """Masked logits, their softmax with a fully masked first row, and the logarithm of zeros."""
 
     def forward(self, mask: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x = self.linear(x)

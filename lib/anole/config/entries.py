@@ -188,7 +188,7 @@ class AcceleratorOrder:
     Attributes:
         models: the weight of each network's latency and energy, by its name.
         targets: the description of each target whose hardware is searched, by its name.
-        settings: those of the kind of target.
+        settings: what else the entry sets, as the kind of target reads it.
     """
 
     models: Mapping[str, float] = field(hash=False)

@@ -48,7 +48,7 @@ class _External:
 def external_files(path: Path, strict: bool = False) -> list[Path]:
     """Return the files that hold weights of an ONNX file, relative to its folder and sorted.
 
-    A damaged file has none, unless it is `strict`ly an error.
+    A damaged file has none, or is an error if `strict`.
 
     Raises:
         OnnxFileError: the file cannot be read, or a weight is not within a file of the same folder.

@@ -84,7 +84,7 @@ def _in_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
 
 
 def compare_outputs(found: Sequence[Sequence[NDArray[Any]]], expected: Sequence[Sequence[NDArray[Any]]]) -> Comparison:
-    """Compare the outputs of a build for each input with those of a reference; special values as `relative_error`."""
+    """Compare a build's outputs for each input with a reference's; infinities and NaN as in `relative_error`."""
     errors = [relative_error(mine, theirs) for mine, theirs in zip(found, expected, strict=True)]
     outputs = [np.stack([_finite(each) for each in output]) for output in zip(*expected, strict=True)]
     variation = tuple(_norm(output - output.mean(0)) / max(_norm(output), _LEAST_NORM) for output in outputs)

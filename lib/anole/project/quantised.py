@@ -1,4 +1,4 @@
-"""Which models are quantised before they are extracted: those of builds for targets whose kind says so."""
+"""Which models are quantized before they are extracted: the kind of the target decides."""
 
 from __future__ import annotations
 
