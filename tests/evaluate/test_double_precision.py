@@ -69,6 +69,15 @@ def test_a_spectrum_of_signals_without_a_last_axis(tmp_path: Path, onesided: int
     np.testing.assert_allclose(found, torch.view_as_real(expected.transpose(1, 2)).numpy(), rtol=1e-12, atol=1e-12)
 
 
+def test_values_of_tiny_variance_are_normalized(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MeanVarianceNormalization", ["x"], ["y"], axes=[1, 2])]
+    source = save(tmp_path / "net.onnx", nodes, (2, 3, 4), 13)
+    x = np.random.default_rng(0).normal(1000, 1e-3, (2, 3, 4)).astype(np.float32)
+    ((found,),) = compute_in_double(ModelSpec("net", source, {}), [[x]])
+    expected = torch.nn.functional.layer_norm(torch.from_numpy(x).double(), (3, 4), eps=0)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4)
+
+
 def test_a_torch_model_is_computed_in_double_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
     monkeypatch.chdir(tmp_path)

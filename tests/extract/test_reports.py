@@ -216,6 +216,27 @@ _ONNX: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
         {"x": _X[:1]},
         {"w": _X[:1, :1, :3, :3].repeat(3, 0).repeat(2, 1)},
     ),
+    "a kernel shorter than its stride": (
+        '(float[1,3,4,5] x) => (float[1,2,7,10] y) { y = ConvTranspose <auto_pad = "SAME_LOWER", strides = [2, 2]>'
+        " (x, w) }",
+        11,
+        {"x": _X[:1]},
+        {"w": _X[:1, :1, :1, :3].repeat(3, 0).repeat(2, 1)},
+    ),
+    "the shape of what the onnx package does not infer": (
+        "(float[2,3,4,5] x) => (int64 y) { m = MeanVarianceNormalization (x) p = MatMul (m, w) s = Shape (p)"
+        " y = ReduceMax <keepdims = 0> (s) }",
+        13,
+        {"x": _X},
+        {"w": _X[0, 0, :, :2].T.repeat(3, 1)[:, :5].T.copy()},
+    ),
+    "conditions as numbers that variables hold": (
+        "(float[2,3,4,5] x) => (float[2,3,4,5] y, float[2,3,4,5] z) { t = ThresholdedRelu <alpha = 0.3> (x) y = Erf (t)"
+        " c = Less (x, t) f = Cast <to = 1> (c) g = Mul (f, x) z = Exp (g) }",
+        13,
+        {"x": np.where(_X > 1.5, -np.inf, _X).astype(np.float32)},
+        {},
+    ),
     "openvino 30798": (
         "(float[1,3,5] x) => (float[1,2,12] y) { y = ConvTranspose <output_shape = [12], strides = [2]> (x, w) }",
         11,

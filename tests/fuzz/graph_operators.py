@@ -524,6 +524,10 @@ def _resize(source: Source) -> Choice | None:
         sizes = [*value.shape[:2], *source.rng.integers(1, 10, 2)]
         return Choice("Resize", [value, None, None, source.constant(sizes, "int64")], attributes)
     scales = [1, 1, *source.rng.choice([0.5, 0.6, 1.0, 1.5, 2.0, 3.0], 2)]
+    lengths = np.multiply(scales, value.shape)
+    if attributes["coordinate_transformation_mode"] == "align_corners" and (lengths % 1).any():
+        # ONNX's definition divides by the exact length, and ONNX Runtime by the rounded one.
+        return None
     return Choice("Resize", [value, None, source.constant(scales, "float32")], attributes)
 
 

@@ -12,7 +12,13 @@ from tvm import ir, relax, s_tir, te, tirx, topi
 
 from anole.compile.passes.broadcast import keep_apart
 from anole.compile.passes.concat import legalize_concat, write_slices
-from anole.compile.passes.elementwise import fast_math_map, legalize_add, legalize_by_zero, legalize_subtract
+from anole.compile.passes.elementwise import (
+    fast_math_map,
+    legalize_add,
+    legalize_by_zero,
+    legalize_cast,
+    legalize_subtract,
+)
 from anole.compile.passes.extremes import extremes_map
 from anole.compile.passes.flatten import flatten_products
 from anole.compile.passes.group_norm import legalize_group_norm
@@ -67,6 +73,7 @@ def lower(
     others = {
         "relax.add": legalize_add,
         "relax.concat": legalize_concat,
+        "relax.astype": legalize_cast,
         "relax.divide": legalize_by_zero,
         "relax.image.resize2d": legalize_resize,
         "relax.reshape": legalize_reshape,

@@ -63,7 +63,7 @@ def _by_onnx(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
     _widen_graph(proto.graph)
     for function in proto.functions:
         _widen_nodes(function.node)
-    evaluator = onnx.reference.ReferenceEvaluator(proto, new_ops=[BatchNormalization, STFT])
+    evaluator = onnx.reference.ReferenceEvaluator(proto, new_ops=[BatchNormalization, MeanVarianceNormalization, STFT])
     with np.errstate(all="ignore"):
         found = [evaluator.run(None, dict(zip(names, inputs, strict=True))) for inputs in samples]
     return [list(map(np.asarray, outputs)) for outputs in found]
@@ -107,6 +107,15 @@ class BatchNormalization(OpRun):  # type: ignore[misc]
         scale, bias, mean, variance = (each.reshape(1, -1, *[1] * (x.ndim - 2)) for each in channels)
         factor = scale / np.sqrt(variance + (1e-5 if epsilon is None else epsilon))
         return ((x - mean) * factor + bias,)
+
+
+class MeanVarianceNormalization(OpRun):  # type: ignore[misc]
+    """Normalize by the data's own statistics; the package does so in float32 alone."""
+
+    def _run(self, x: NDArray[Any], axes: Sequence[int] | None = None) -> tuple[NDArray[Any]]:
+        over = (0, 2, 3) if axes is None else tuple(axes)
+        centered = x - x.mean(over, keepdims=True)
+        return (centered / (np.sqrt((centered**2).mean(over, keepdims=True)) + 1e-9),)
 
 
 class STFT(OpRun):  # type: ignore[misc]

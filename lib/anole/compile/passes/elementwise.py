@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from tvm import ir, relax, te
+from tvm import ir, relax, te, tirx
 
 from anole.ir import polynomials
 from anole.ir.polynomials import Value, bound
@@ -85,6 +85,19 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return te.compute(x.shape, lambda *at: x[at] + y[at[-1]], name="add")
 
     return bb.call_te(add, data, padded, primfunc_name_hint="add")
+
+
+def legalize_cast(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Legalize a cast of conditions as a choice; TVM cannot compile a vector of casts that a variable holds."""
+    data = call.args[0]
+    if str(data.ty.dtype) != "bool":
+        return call.op.get_attr("FLegalize")(bb, call)
+    one, zero = (tirx.const(value, str(call.ty.dtype)) for value in (1, 0))
+
+    def cast(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda *at: tirx.Select(x(*at), one, zero), name="cast")
+
+    return bb.call_te(cast, data, primfunc_name_hint="cast")
 
 
 def legalize_by_zero(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:

@@ -17,12 +17,13 @@ _LIKE_FIRST = (
     "Gelu",
     "GroupNorm",
     "LayerNormalization",
+    "MeanVarianceNormalization",
     "QuickGelu",
     "SimplifiedLayerNormalization",
     "SkipLayerNormalization",
     "SkipSimplifiedLayerNormalization",
 )
-"""Operators of ONNX Runtime whose first output is like the first input."""
+"""Operators whose first output is like the first input, and whose shapes the onnx package does not infer."""
 
 _MOST_ELEMENTS = 2**18
 """The largest number of elements of a constant that is computed here; TVM computes larger ones later."""
@@ -37,8 +38,8 @@ def state_defaults(model: ir.Model) -> None:
 
 
 def tell_shapes(model: ir.Model) -> bool:
-    """Adds the shapes of what ONNX Runtime's own operators return, in place; returns whether there was a new one."""
-    return any([_tell_shape(node) for node in model.graph if node.domain == "com.microsoft"])
+    """Add the shapes that the onnx package does not infer, in place; return whether there was a new one."""
+    return any([_tell_shape(node) for node in model.graph])
 
 
 def _tell_shape(node: ir.Node) -> bool:

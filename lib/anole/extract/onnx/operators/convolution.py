@@ -162,7 +162,8 @@ def _transposed_window(
     if "output_shape" in call.attributes:
         result = tuple(int(extent) for extent in call.attributes["output_shape"])[-rank:]
     elif mode.startswith("SAME"):
-        result = tuple(size * stride for size, stride in zip(image, window.strides, strict=True))
+        # A kernel that is shorter than its stride leaves nothing to cut off, and the result is smaller.
+        result = tuple(min(w, size * stride) for w, size, stride in zip(whole, image, window.strides, strict=True))
     if result is not None:
         before, after = _pads_of([w - r for w, r in zip(whole, result, strict=True)], mode)
     result = tuple(w - b - a for w, b, a in zip(whole, before, after, strict=True))

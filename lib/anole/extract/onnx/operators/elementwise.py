@@ -186,6 +186,13 @@ def _prelu(call: Call) -> relax.Expr:
     return call.emit(relax.op.reshape(call.by_tvm(inputs=(data, *call.inputs[1:])), []))
 
 
+def _thresholded_relu(call: Call) -> relax.Expr:
+    """Choose instead of multiplying by a condition, as TVM does, which makes NaN of -inf."""
+    data, dtype = call.input(0), dtype_of(call.input(0))
+    is_above = relax.op.greater(data, const(call.attributes.get("alpha", 1.0), dtype))
+    return call.emit(relax.op.where(is_above, data, const(0, dtype)))
+
+
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
     "BitShift": _bit_shift,
@@ -202,5 +209,6 @@ CONVERTERS: dict[str, Converter] = {
     "Pow": _power,
     "Sinh": _sinh,
     "Sum": _chain(relax.op.add),
+    "ThresholdedRelu": _thresholded_relu,
 }
 """Converters by the operator's type."""
