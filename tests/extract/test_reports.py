@@ -216,27 +216,6 @@ _ONNX: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
         {"x": _X[:1]},
         {"w": _X[:1, :1, :3, :3].repeat(3, 0).repeat(2, 1)},
     ),
-    "a kernel shorter than its stride": (
-        '(float[1,3,4,5] x) => (float[1,2,7,10] y) { y = ConvTranspose <auto_pad = "SAME_LOWER", strides = [2, 2]>'
-        " (x, w) }",
-        11,
-        {"x": _X[:1]},
-        {"w": _X[:1, :1, :1, :3].repeat(3, 0).repeat(2, 1)},
-    ),
-    "the shape of what the onnx package does not infer": (
-        "(float[2,3,4,5] x) => (int64 y) { m = MeanVarianceNormalization (x) p = MatMul (m, w) s = Shape (p)"
-        " y = ReduceMax <keepdims = 0> (s) }",
-        13,
-        {"x": _X},
-        {"w": _X[0, 0, :, :2].T.repeat(3, 1)[:, :5].T.copy()},
-    ),
-    "conditions as numbers that variables hold": (
-        "(float[2,3,4,5] x) => (float[2,3,4,5] y, float[2,3,4,5] z) { t = ThresholdedRelu <alpha = 0.3> (x) y = Erf (t)"
-        " c = Less (x, t) f = Cast <to = 1> (c) g = Mul (f, x) z = Exp (g) }",
-        13,
-        {"x": np.where(_X > 1.5, -np.inf, _X).astype(np.float32)},
-        {},
-    ),
     "openvino 30798": (
         "(float[1,3,5] x) => (float[1,2,12] y) { y = ConvTranspose <output_shape = [12], strides = [2]> (x, w) }",
         11,
@@ -259,10 +238,42 @@ _ONNX: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
     ),
 }
 
+_RANDOM: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
+    "a kernel shorter than its stride": (
+        '(float[1,3,4,5] x) => (float[1,2,7,10] y) { y = ConvTranspose <auto_pad = "SAME_LOWER", strides = [2, 2]>'
+        " (x, w) }",
+        11,
+        {"x": _X[:1]},
+        {"w": _X[:1, :1, :1, :3].repeat(3, 0).repeat(2, 1)},
+    ),
+    "the shape of what the onnx package does not infer": (
+        "(float[2,3,4,5] x) => (int64 y) { m = MeanVarianceNormalization (x) p = MatMul (m, w) s = Shape (p)"
+        " y = ReduceMax <keepdims = 0> (s) }",
+        13,
+        {"x": _X},
+        {"w": _X[0, 0, :, :2].T.repeat(3, 1)[:, :5].T.copy()},
+    ),
+    "conditions as numbers that variables hold": (
+        "(float[2,3,4,5] x) => (float[2,3,4,5] y, float[2,3,4,5] z) { t = ThresholdedRelu <alpha = 0.3> (x) y = Erf (t)"
+        " c = Less (x, t) f = Cast <to = 1> (c) g = Mul (f, x) z = Exp (g) }",
+        13,
+        {"x": np.where(_X > 1.5, -np.inf, _X).astype(np.float32)},
+        {},
+    ),
+    "a resized axis of one element": (
+        '(float[2,3,4,5] x) => (float[2,3,1,3] y) { y = Resize <mode = "cubic",'
+        ' coordinate_transformation_mode = "pytorch_half_pixel"> (x, , scales) }',
+        13,
+        {"x": _X},
+        {"scales": np.float32([1, 1, 0.4, 0.6])},
+    ),
+}
+"""What random graphs found."""
 
-@pytest.mark.parametrize("report", _ONNX)
+
+@pytest.mark.parametrize("report", [*_ONNX, *_RANDOM])
 def test_a_reported_graph_is_right(report: str, tmp_path: Path) -> None:
-    text, opset, inputs, weights = _ONNX[report]
+    text, opset, inputs, weights = {**_ONNX, **_RANDOM}[report]
     model = model_of(text, opset, **weights)
     _same(run_model(model, inputs, tmp_path / "net.onnx"), reference(model, inputs))
 

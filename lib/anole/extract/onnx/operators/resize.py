@@ -192,8 +192,8 @@ def _places(position: str, side: _Side, precision: type[np.floating[Any]]) -> ND
     elif position == "tf_crop_and_resize":
         part = precision(side.roi[1] - side.roi[0]) * last
         places = precision(side.roi[0]) * last + (at * 0 + part / 2 if length == 1 else at * part / last_out)
-    elif position == "pytorch_half_pixel" and length == 1:
-        places = at * 0 - one_half
+    elif position == "pytorch_half_pixel" and side.outputs == 1:
+        places = at * 0
     else:
         places = (at + one_half) / scale - one_half
         if position == "half_pixel_symmetric":
