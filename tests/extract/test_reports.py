@@ -260,6 +260,13 @@ _RANDOM: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
         {"x": np.where(_X > 1.5, -np.inf, _X).astype(np.float32)},
         {},
     ),
+    "floats as integers": (
+        "(float[2,3,4,5] x) => (int32[2,3,4,5] y, int64[2,3,4,5] z) { i = Cast <to = 6> (x) s = Sign (i)"
+        " c = Clip (s, low, high) a = Abs (c) y = Neg (a) z = Cast <to = 7> (x) }",
+        13,
+        {"x": np.where(_X > 1.5, np.inf, np.where(_X > 1, 3e9, 10 * _X)).astype(np.float32)},
+        {"low": np.int32(-1), "high": np.int32(3)},
+    ),
     "a resized axis of one element": (
         '(float[2,3,4,5] x) => (float[2,3,1,3] y) { y = Resize <mode = "cubic",'
         ' coordinate_transformation_mode = "pytorch_half_pixel"> (x, , scales) }',

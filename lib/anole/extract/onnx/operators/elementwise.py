@@ -12,6 +12,12 @@ from tvm import relax, te, tirx
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, wide_of
 from anole.extract.shifts import shifted
 
+_THROUGH = {
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int32"),
+    **dict.fromkeys(("uint32", "int64"), "int64"),
+}
+"""The type to which a processor converts floats on the way to another one, whose lowest bits are kept."""
+
 
 def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
     """Returns the converter of an operator on any number of tensors, which it combines two by two."""
@@ -137,6 +143,15 @@ def _broadcast(tensor: te.Tensor, at: tuple[Any, ...]) -> Any:
     return tensor(*(0 if extent == 1 else index for extent, index in zip(shape, own, strict=True)))
 
 
+def _cast(call: Call) -> relax.Expr:
+    """Truncate floats to integers as C compilers do; TVM's choices for what does not fit take minutes to compile."""
+    data, to = call.input(0), call.dtype("to", "")
+    is_float = isinstance(data.ty, relax.TensorType) and dtype_of(data).startswith("float")
+    if not is_float or call.constant(0) is not None or to not in _THROUGH:
+        return call.by_tvm()
+    return call.cast(call.cast(data, _THROUGH[to]), to)
+
+
 def _bit_cast(call: Call) -> relax.Expr:
     """Returns the same bits as another type of the same size."""
     data = call.input(0)
@@ -196,6 +211,7 @@ def _thresholded_relu(call: Call) -> relax.Expr:
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
     "BitShift": _bit_shift,
+    "Cast": _cast,
     "Cosh": _cosh,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
