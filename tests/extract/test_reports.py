@@ -267,6 +267,7 @@ _RANDOM: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
         {"x": np.where(_X > 1.5, np.inf, np.where(_X > 1, 3e9, 10 * _X)).astype(np.float32)},
         {"low": np.int32(-1), "high": np.int32(3)},
     ),
+    "a scalar": ("(float x) => (float y) { y = Celu <alpha = 0.3> (x) }", 13, {"x": np.array(-0.7, np.float32)}, {}),
     "a resized axis of one element": (
         '(float[2,3,4,5] x) => (float[2,3,1,3] y) { y = Resize <mode = "cubic",'
         ' coordinate_transformation_mode = "pytorch_half_pixel"> (x, , scales) }',

@@ -193,6 +193,14 @@ def _has_element(call: Call) -> relax.Expr:
     return const(call.has(0), "bool")
 
 
+def _celu(call: Call) -> relax.Expr:
+    """Scale an Elu; the function in ONNX's definition makes a vector of a scalar."""
+    alpha = const(call.attributes.get("alpha", 1.0), dtype_of(call.input(0)))
+    scaled = call.emit(relax.op.divide(call.input(0), alpha))
+    found = call.by_tvm(operator="Elu", inputs=(scaled,), attributes={})
+    return call.emit(relax.op.multiply(found, alpha))
+
+
 def _prelu(call: Call) -> relax.Expr:
     """Scale negative numbers; TVM's operator needs data with at least one axis."""
     if call.shape(0):
@@ -212,6 +220,7 @@ CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
     "BitShift": _bit_shift,
     "Cast": _cast,
+    "Celu": _celu,
     "Cosh": _cosh,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
