@@ -195,9 +195,8 @@ def _places(position: str, side: _Side, precision: type[np.floating[Any]]) -> ND
     elif position == "pytorch_half_pixel" and side.outputs == 1:
         places = at * 0
     else:
-        places = (at + one_half) / scale - one_half
-        if position == "half_pixel_symmetric":
-            places = places + precision(side.inputs / 2 * (1 - side.outputs / length))
+        kept = precision(side.outputs) / (scale * precision(side.inputs)) if position == "half_pixel_symmetric" else 1
+        places = precision(side.inputs / 2) * precision(1 - kept) + (at + one_half) / scale - one_half
     return places
 
 
