@@ -88,8 +88,8 @@ bench-search: env  ## settle the papers' claims, and time tuners from nothing to
 	uv pip install --quiet --group bench --constraint requirements.lock
 	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf)
 	PYTHONPATH=lib python -m benchmarks.search.claims > docs/results/claims.md
-	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/searches.svg \
-		< docs/results/data/search/tables.csv
+	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/tables.csv.xz \
+		docs/results/data/search/searches.svg
 
 bench-vta: env  ## simulate whole design spaces of the accelerator that have no table yet, and time the simulator
 	python -m benchmarks.vta.tables

@@ -32,7 +32,6 @@ class Outcome(NamedTuple):
 
     outcome: Literal["right", "wrong", "refused", "crashed", "outside"]
     reason: str = ""
-    operators: str = ""
 
 
 RunCase = Callable[[str, Path], Outcome]
