@@ -10,7 +10,6 @@ linker, in seconds. `same_code` is the share of configs for which LLVM emits the
 
 from __future__ import annotations
 
-import re
 import resource
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +30,7 @@ from anole.task import Workload
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows
 from benchmarks.kernels.layers import RESNET18
+from kit.assembly import loop_instructions
 
 CONTEXTS: dict[str, Callable[[], Any]] = {"plain": tvm.transform.PassContext, "lean": candidate_context}
 REPEATS = 3
@@ -133,20 +133,6 @@ def lower(func: Any, target: tvm.target.Target) -> tvm.IRModule:
     bound = tvm.tirx.transform.BindTarget(target.with_host(target))(tvm.IRModule({"main": func}))
     passes, finalize, _ = tvm.tirx.get_default_tir_pipeline(target)
     return finalize()(passes(bound))
-
-
-def loop_instructions(assembly: str) -> str:
-    """Returns the instructions of the parallel loops and of their launch, with LLVM's labels numbered."""
-    kept: list[str] = []
-    inside = False
-    for line in assembly.splitlines():
-        inside = (inside and not line.startswith(".Lfunc_end")) or line.startswith((".L__tvm_parallel", "main_compute"))
-        instruction = line.partition("#")[0].strip()
-        if inside and instruction and not re.match(r"\.(loc|cfi|file|Ltmp|Lfunc|L__unnamed)", instruction):
-            kept.append(instruction)
-    places: dict[str, str] = {}
-    text = re.sub(r"\.L(?!__)\w+", lambda place: places.setdefault(place[0], f"place{len(places)}"), "\n".join(kept))
-    return re.sub(r"(\.L__tvm_parallel_lambda)\.\d+", r"\1", text)
 
 
 def cpu_seconds() -> float:

@@ -25,8 +25,8 @@ from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.measured import measured_table, measured_tables
 from benchmarks.search.variants import MEASURED_VARIANTS, TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
 from benchmarks.vta.tables import buffer_table, buffer_tables, gaps_of
-from tests.kit.quality import batch_sizes
-from tests.kit.tables import Replay, Table, opened, replay
+from kit.quality import batch_sizes
+from kit.tables import Replay, Table, opened, replay
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
 FEWER_SEEDS = {"chameleon one by one": 3}

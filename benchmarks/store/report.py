@@ -2,7 +2,7 @@
 
     python -m benchmarks.store.report docs/results/data/store_scale.csv
 
-The page must have them line by line, which tests/test_results.py checks.
+The page must have them line by line, which tests/benchmarks/test_results.py checks.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from anole_vta.templates.design import BLOCK
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import TABLE_VARIANTS, tuner_of
 from benchmarks.vta.tables import DESCRIPTION, TABLES, gaps_of, networks
-from tests.kit.tables import Table, read_table, replay
+from kit.tables import Table, read_table, replay
 
 TRIALS, SEEDS = 128, 20
 VARIANTS = ("random", "anole cold", "autotvm", "SA+greedy batch 16", "chameleon", "dcoc")

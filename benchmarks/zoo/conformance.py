@@ -4,7 +4,7 @@
     python -m benchmarks.zoo.conformance --cases 'test_resize_*'
 
 Each node case is a network of one operator (or of an operator's definition) with inputs and expected outputs, which are
-compared with the suite's tolerances; `benchmarks.zoo.cases` lists the outcomes. ``outside`` is what is no inference
+compared with the suite's tolerances; `kit.cases` lists the outcomes. ``outside`` is what is no inference
 operator on floats, integers and booleans whose shapes are known. Inputs that decide a shape (`SHAPES`) are given as
 constants, as files do.
 """
@@ -25,8 +25,8 @@ from onnx import TensorProto, numpy_helper
 
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
-from benchmarks.zoo.cases import Outcome, compute, one_line, run_cases
 from benchmarks.zoo.summary import COLUMNS, summarized
+from kit.cases import Outcome, one_line, run_cases, run_model
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
@@ -167,19 +167,6 @@ def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
     del proto.graph.input[:]
     proto.graph.input.extend(kept)
     return run_model(proto, arrays, path)
-
-
-def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
-    """Returns the outputs of a model that is compiled with default configs for one thread of this processor.
-
-    Raises:
-        AnoleError: it cannot be imported or compiled.
-    """
-    from anole.config.entries import ModelSpec
-    from anole.extract.load import load_model
-
-    onnx.save(proto, path)
-    return compute(load_model(ModelSpec("case", f"onnx:{path}", {})), arrays)
 
 
 if __name__ == "__main__":

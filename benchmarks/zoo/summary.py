@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
-from benchmarks.zoo.cases import Outcome
+from kit.cases import Outcome
 
 COLUMNS = ("operator", "outcome", "reason", "count", "cases")
 

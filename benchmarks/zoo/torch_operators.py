@@ -5,7 +5,7 @@
 
 A case is a network that calls one operator of torch's table of operators (`op_db`, with which torch tests itself) with
 one of the table's samples: tensors are the network's inputs, all else is fixed. It is traced by `torch.export`,
-imported, and its outputs are compared with torch's. `benchmarks.zoo.cases` lists the outcomes. ``cases`` has types and
+imported, and its outputs are compared with torch's. `kit.cases` lists the outcomes. ``cases`` has types and
 numbers of samples. ``outside`` is what is random, complex, sparse or not initialised, has a tensor without elements,
 takes or returns no tensor, has a shape that depends on data, looks for the largest or smallest of what is no number, or
 needs an operator that is not core ATen and has no converter, such as a singular value decomposition.
@@ -29,8 +29,8 @@ from torch.utils import _pytree as pytree
 from anole.errors import AnoleError
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
-from benchmarks.zoo.cases import Outcome, compute, one_line, run_cases
 from benchmarks.zoo.summary import COLUMNS, summarized
+from kit.cases import Outcome, compute, one_line, run_cases
 
 DTYPES = (torch.float32, torch.int64, torch.bool)
 N_SAMPLES = 3

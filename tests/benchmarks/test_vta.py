@@ -15,7 +15,7 @@ from anole_vta.target import VtaTarget
 from anole_vta.templates.design import HARDWARE, geometry_of
 from benchmarks.vta import joint, networks, tables
 from benchmarks.vta.networks import ACCELERATOR, VARIANTS
-from tests.kit.tables import replay
+from kit.tables import replay
 
 from ..vta.accelerator.conftest import every_trial
 

@@ -14,7 +14,7 @@ from anole.targets.cpu.device.builder import candidate_context
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from benchmarks.kernels.build_seconds import loop_instructions
+from kit.assembly import loop_instructions
 
 TARGET = get_device(describe_cpu())
 WORKLOADS = [

@@ -18,7 +18,7 @@ from anole_vta.area import area_gates
 from anole_vta.geometry import DEFAULT, Geometry, Memory
 from benchmarks.common.rows import read_rows
 
-HOME = Path(__file__).parents[1]
+HOME = Path(__file__).parents[2]
 RESULTS = HOME / "docs/results"
 DATA = RESULTS / "data"
 PAGES = sorted(RESULTS.glob("*.md"))
