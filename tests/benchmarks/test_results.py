@@ -203,6 +203,23 @@ def test_the_page_of_precisions_is_its_report() -> None:
     assert not [line for line in table(rows("precision.csv")) if line not in page]
 
 
+def test_what_is_said_of_a_processor_without_avx512_is_what_its_files_say() -> None:
+    precision, zoo, networks = (
+        " ".join((RESULTS / f"{name}.md").read_text().split()) for name in ("precision", "zoo", "networks")
+    )
+    for engine, form in (("onnxruntime", "ONNX Runtime ({} to {})"), ("openvino.default", "OpenVINO ({} to {})")):
+        own = rows("precision_avx2.csv", precision="int8", engine=engine)
+        mean, *ends = mean_and_range([float(row["speedup"]) for row in own])
+        assert re.search(rf"{mean} as (fast as )?{re.escape(form.format(*ends))}", precision)
+    single = rows("precision_avx2.csv", precision="float32", engine="onnxruntime", batch="1")
+    ratios = {row["network"]: times(float(row["speedup"])) for row in single}
+    for title, network in (("ResNet-18", "resnet18"), ("ResNet-50", "resnet50"), ("MobileNet v2", "mobilenet_v2")):
+        assert f"{title} {ratios[network]} " in networks
+    found = {row["network"].removeprefix("timm_"): float(row["speedup"]) for row in rows("zoo_avx2.csv")}
+    assert "{} as fast as ONNX Runtime in the mean ({} to {}".format(*mean_and_range(list(found.values()))) in zoo
+    assert all(f"{name} ({times(value)})" in zoo for name, value in found.items() if value < 1)
+
+
 def test_the_page_of_precisions_has_the_table_of_answers() -> None:
     from benchmarks.networks.accuracy import table
 
