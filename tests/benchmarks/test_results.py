@@ -16,7 +16,7 @@ from anole_vta.accelerator.energy import sram
 from anole_vta.accelerator.pareto import on_front
 from anole_vta.area import area_gates
 from anole_vta.geometry import DEFAULT, Geometry, Memory
-from benchmarks.common.rows import read_rows
+from benchmarks.common.rows import read_rows, times
 
 HOME = Path(__file__).parents[2]
 RESULTS = HOME / "docs/results"
@@ -33,10 +33,6 @@ def rows(name: str, **wanted: str) -> list[Row]:
 
 def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def times(value: float) -> str:
-    return f"{value:.2f}x"
 
 
 def speedups(name: str, rival: str, batch: str = "1") -> list[float]:
