@@ -88,8 +88,8 @@ bench-search: env  ## settle the papers' claims, and time tuners from nothing to
 	uv pip install --quiet --group bench --constraint requirements.lock
 	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf)
 	PYTHONPATH=lib python -m benchmarks.search.claims > docs/results/claims.md
-	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/searches.svg \
-		< docs/results/data/search/tables.csv
+	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/tables.csv.xz \
+		docs/results/data/search/searches.svg
 
 bench-vta: env  ## simulate whole design spaces of the accelerator that have no table yet, and time the simulator
 	python -m benchmarks.vta.tables
@@ -98,7 +98,7 @@ bench-vta: env  ## simulate whole design spaces of the accelerator that have no 
 
 bench-accelerator: env  ## find the exact front of an accelerator for seven networks, and compare searches for it; resumes where it stopped
 	uv pip install --quiet --group bench --constraint requirements.lock
-	mkdir -p db/seven && cp benchmarks/vta/seven.yaml db/seven/models.yaml
+	mkdir -p db/seven && cp examples/models.seven.yaml db/seven/models.yaml
 	snakemake --cores all --directory db/seven accelerators/seven
 	cp db/seven/accelerators/seven/front.csv docs/results/data/accelerator_front.csv
 	PYTHONPATH=lib:. python -m benchmarks.vta.joint db/seven seven resnet18 > docs/results/data/accelerator_search.csv
@@ -107,7 +107,8 @@ bench-accelerator: env  ## find the exact front of an accelerator for seven netw
 bench-gpu:  ## run all GPU benchmarks on this machine, for MINUTES (9); resumes where it stopped
 	PYTHONPATH=lib python -m benchmarks.cuda.whole --target cuda --folder $(or $(FOLDER),docs/results/data/gpu) --minutes $(or $(MINUTES),9)
 
-papers: env  ## tune, compile and time every network of the papers (models.papers.yaml), for hours
+papers: env  ## tune, compile and time every network of the papers (examples/models.papers.yaml), for hours
+	cp examples/models.papers.yaml .
 	PYTHONPATH=lib python -m benchmarks.networks.papers
 	snakemake --cores all --config spec=models.papers.yaml
 

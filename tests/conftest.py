@@ -17,8 +17,8 @@ from hypothesis import is_hypothesis_test, settings
 from anole.documents.build import Build
 from anole.documents.receipt import Receipts
 from anole.testing.formulas import Formula, bowl, handful, rivals
-from tests.kit.emulated_gpu.machine import absence
-from tests.kit.emulated_gpu.worker import EmulatedGpu
+from kit.emulated_gpu.machine import absence
+from kit.emulated_gpu.worker import EmulatedGpu
 
 from .tiny_builds import build_tiny
 
@@ -54,23 +54,22 @@ _LONGEST = (
 Two that wait for the same preparation are apart from each other.
 """
 
-_GUARDS = ("benchmarks", "faults", "fuzz", "kit/emulated_gpu")
-"""Folders whose tests all guard the project beyond its promises."""
+_GUARDS = ("benchmarks/", "faults", "fuzz", "kit/emulated_gpu")
+"""Folders whose tests all guard the project beyond its promises, except those of the figures in docs."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Does not import what is left out in any case."""
-    folder = collection_path.relative_to(Path(__file__).parent).as_posix()
-    return True if folder in _GUARDS and "not guard" in config.option.markexpr else None
+    return True if _is_guard(collection_path) and "not guard" in config.option.markexpr else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests by what they are, before they are chosen by their marks, and brings them into order."""
-    home, guards = str(Path(__file__).parent) + os.sep, tuple(f"{folder}/" for folder in _GUARDS)
+    home = str(Path(__file__).parent) + os.sep
     examples = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if str(item.path).removeprefix(home).startswith(guards):
+        if _is_guard(item.path):
             item.add_marker("guard")
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("property")
@@ -82,6 +81,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = [str(item.path).removeprefix(home) for item in items]
     ranks = {place: _rank(place) for place in set(places)}
     items[:] = [item for _, item in sorted(zip(places, items, strict=True), key=lambda pair: ranks[pair[0]])]
+
+
+def _is_guard(path: Path) -> bool:
+    name = path.relative_to(Path(__file__).parent).as_posix()
+    return name.startswith(_GUARDS) and path.name != "test_results.py"
 
 
 def _others(same: list[pytest.Item]) -> list[pytest.Item]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import lzma
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import numpy as np
 
@@ -15,11 +16,17 @@ Row = Mapping[str, str]
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Returns the lines of a file of CSV; none if there is no file."""
+    """Return the rows of a CSV file; none if there is no file."""
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
+    with open_csv(path) as file:
         return list(csv.DictReader(file))
+
+
+def open_csv(path: Path, mode: str = "rt") -> TextIO:
+    """Open a CSV file, which is compressed if its name ends with ``.xz``."""
+    is_compressed = path.suffix == ".xz"
+    return cast(TextIO, (lzma.open if is_compressed else open)(path, mode, encoding="utf-8", newline=""))
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:

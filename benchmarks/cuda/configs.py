@@ -32,8 +32,8 @@ from anole_cuda.templates.winograd_space import winograd_space
 from benchmarks.common.arguments import chosen, described
 from benchmarks.common.rows import print_rows
 from benchmarks.kernels.layers import conv2d
-from tests.kit.emulated_gpu.programs import candidate_error
-from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
+from kit.emulated_gpu.programs import candidate_error
+from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 

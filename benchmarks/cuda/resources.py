@@ -31,7 +31,7 @@ from anole_cuda.templates.winograd_space import winograd_kernels
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
 from benchmarks.kernels.layers import conv2d
-from tests.kit.gpu_resources import resources
+from kit.gpu_resources import resources
 
 WORKLOADS: Mapping[str, Workload] = {
     "conv2d": conv2d(28, 128, 256, stride=2),

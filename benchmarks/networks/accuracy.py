@@ -35,7 +35,7 @@ from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.common.rows import Row, head, line, print_rows, rounded
 from benchmarks.networks.engines import compile_untuned
 from benchmarks.networks.trained import CASES, Arrays, Case
-from benchmarks.zoo.cases import one_line
+from kit.cases import one_line
 
 _THREADS, _PRECISIONS = 1, (FLOAT32, BF16, INT8)
 _COLUMNS = (

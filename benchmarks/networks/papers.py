@@ -1,4 +1,4 @@
-"""Defines the papers' networks that torchvision lacks, and exports the ONNX files named in models.papers.yaml.
+"""Define the papers' networks that torchvision lacks, and export the ONNX files that models.papers.yaml names.
 
 python -m benchmarks.networks.papers    # writes the missing ONNX files
 """
@@ -17,7 +17,7 @@ from anole.extract.torch import example_inputs, make_network
 from anole.node import Node
 from benchmarks.common.arguments import described
 
-SPEC = Path("models.papers.yaml")
+SPEC = Path(__file__).parents[2] / "examples/models.papers.yaml"
 
 
 def transformer_encoder() -> nn.Module:

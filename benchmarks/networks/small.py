@@ -1,7 +1,7 @@
 """Small networks: recurrent layers, a perceptron and LeNet, whose time is that of few small kernels.
 
-`models.small.yaml` builds them. A name such as ``lstm_32_64_both`` is an LSTM of 32 steps and 64 hidden units in both
-directions; ``two`` stands for two layers.
+`examples/models.small.yaml` builds them. A name such as ``lstm_32_64_both`` is an LSTM of 32 steps and 64 hidden units
+in both directions; ``two`` stands for two layers.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from benchmarks.common.rows import Row, line, read_rows
 from benchmarks.search.evidence import ALPHA, Effect, Figure, Logs, Rows, effect, holm, log_ratios
 from benchmarks.search.report import Data, cost_at, sections
 from benchmarks.search.run import FOLDER
-from benchmarks.vta.networks import network_rows
 
 
 class Kind(Enum):
@@ -71,7 +70,7 @@ class Claim:
             return {(row["layer"], row["seed"]): float(np.log(figure(row))) for row in own}
         variant, place = _COLUMNS.get(self.experiment, ("variant", "layer"))
         found = log_ratios(rows, self.over, self.under, figure, variant=variant, place=place)
-        if self.experiment != "accelerator/networks":
+        if self.experiment != "accelerator":
             return found
         # Networks of a family (`vgg11`, `vgg16`) share layers, and so are one place.
         return {(name.rstrip("0123456789"), f"{name} {seed}"): value for (name, seed), value in found.items()}
@@ -125,7 +124,7 @@ FIGURES: Mapping[str, Figure] = {
 """Figures that are computed from several columns, or that may be missing."""
 
 _COLUMNS = {
-    "accelerator/networks": ("variant", "network"),
+    "accelerator": ("variant", "network"),
     "networks_tuned": ("tuner", "network"),
     "networks_timed": ("engine", "network"),
     "evaluators": ("evaluator", "layer"),
@@ -150,11 +149,11 @@ def main() -> None:
 def read_data(folder: Path) -> Data:
     """Reads the files of all experiments."""
     data: dict[str, Rows] = {}
-    for path in sorted(folder.glob("*.csv")):
-        data[path.stem] = rows = read_rows(path)
+    for path in sorted(folder.glob("*.csv*")):
+        name = path.name.partition(".")[0]
+        data[name] = rows = read_rows(path)
         for space in {row.get("space", "") for row in rows} - {""}:
-            data[f"{path.stem}/{space}"] = [row for row in rows if row["space"] == space]
-    data["accelerator/networks"] = network_rows(data.get("accelerator", ()))
+            data[f"{name}/{space}"] = [row for row in rows if row["space"] == space]
     return data
 
 
@@ -241,11 +240,11 @@ means 1.3 times as many. The first p-value is of the claimed number, the second 
 [The protocol](protocol.md) says when a claim holds, does not hold, when both methods are equivalent, and when it cannot
 be told, which does not mean equal: any effect within the interval is possible. Intervals are Student's, over the means
 of layers or of families of networks, and not corrected for the number of claims, as p-values are. `make bench-search`
-adds runs. `exact` means exact tables of the accelerator's whole constrained spaces ([searches](data/search/tables.csv),
-[convergence](data/search/convergence.csv), [clusters](data/search/clusters.csv),
-[networks](data/search/accelerator.csv)). The rest is whole networks ([seconds](data/search/networks_tuned.csv),
-[latencies](data/search/networks_timed.csv)), [live layers](data/search/layers.csv) and
-[evaluators](data/search/evaluators.csv).
+adds runs. `exact` means exact tables of the accelerator's whole constrained spaces
+([searches](data/search/tables.csv.xz), [convergence](data/search/convergence.csv),
+[clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The rest is whole networks
+([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)), [live
+layers](data/search/layers.csv) and [evaluators](data/search/evaluators.csv).
 
 | source | claim | theirs | here (95 % interval; pairs/places) | setting | p: claimed number, 2 % or more | verdict |
 |---|---|---|---|---|---|---|"""

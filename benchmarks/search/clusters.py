@@ -22,7 +22,7 @@ from anole.space.space import Space, Vectors
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import tuner_of
 from benchmarks.vta.tables import buffer_table, buffer_tables, costs_of
-from tests.kit.tables import Table, replay
+from kit.tables import Table, replay
 
 EXPLORERS = ("SA+AS", "PPO+AS")
 SEEDS, ITERATIONS, CANDIDATES, CLUSTERS = 10, 8, 512, 16

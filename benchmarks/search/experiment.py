@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import lzma
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -17,7 +18,7 @@ from typing import Any
 from anole.errors import cause
 from anole.files import write_atomically
 from anole.keys import content_key
-from benchmarks.common.rows import read_rows
+from benchmarks.common.rows import open_csv, read_rows
 
 Job = tuple[str, ...]
 """What to run: one text for each of an experiment's keys."""
@@ -40,6 +41,7 @@ class Experiment:
         jobs: returns all jobs, the most important ones first, so that whatever time there is gives a whole comparison.
         run: runs a job and returns its lines, without the keys; it is called in another process.
         is_timed: whether it takes times, so that nothing else may run meanwhile.
+        suffix: of its file; ``.csv.xz`` is compressed.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Experiment:
     jobs: Callable[[], Iterable[Job]]
     run: Callable[[Job], Sequence[Row]]
     is_timed: bool = False
+    suffix: str = ".csv"
 
 
 @dataclass
@@ -96,11 +99,13 @@ def carry_out(
     progress = Progress(experiment.name, len(jobs) - sum(job not in done for job in jobs), len(jobs))
     missing = [job for job in jobs if job not in done and set(only) <= set(job)]
     progress.tell()
-    with path.open("a", newline="", encoding="utf-8") as file:
-        for job, rows in _finished(experiment, missing, ends_s, 1 if experiment.is_timed else processes):
+    for job, rows in _finished(experiment, missing, ends_s, 1 if experiment.is_timed else processes):
+        with open_csv(path, "at") as file:
             file.write(_lines(experiment, [dict(zip(experiment.keys, job, strict=True)) | dict(row) for row in rows]))
-            file.flush()
-            progress.advance()
+        progress.advance()
+    if missing and path.suffix == ".xz":
+        # Rows that are appended one by one are compressed one by one.
+        _write(experiment, path, read_rows(path))
     progress.tell()
     return progress.n_done == progress.n_jobs
 
@@ -126,8 +131,13 @@ def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
         logger.info("%s: %d lines are of other versions and are made again", experiment.name, len(rows) - len(kept))
     if len(kept) < len(rows) or not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, ",".join(names) + "\r\n" + _lines(experiment, kept))
+        _write(experiment, path, kept)
     return {_job(experiment, row) for row in kept}
+
+
+def _write(experiment: Experiment, path: Path, rows: Iterable[Row]) -> None:
+    content = (",".join([*experiment.keys, *experiment.columns]) + "\r\n" + _lines(experiment, rows)).encode()
+    write_atomically(path, lzma.compress(content, preset=9) if path.suffix == ".xz" else content)
 
 
 def _job(experiment: Experiment, row: Mapping[str, str]) -> Job:

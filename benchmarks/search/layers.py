@@ -31,7 +31,7 @@ from anole.testing.in_memory import tune_in_memory
 from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.search.experiment import Experiment, Job, Row, carry_out, version_of
 from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place, tuner_of
-from tests.kit.quality import batch_sizes, incumbents, shares
+from kit.quality import batch_sizes, incumbents, shares
 
 COMPARED = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+greedy batch 16", "adatune", "XGB+SA+DE"),

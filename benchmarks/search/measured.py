@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anole.space import Constraint, Space, option_knob
 from anole.space.space import Columns
 from anole.task import Conv2d
-from tests.kit.tables import Table, read_table
+from kit.tables import Table, read_table
 
 FOLDER = Path(__file__).parents[1] / "tables"
 BY_OTHERS = FOLDER / "by_others"

@@ -1,12 +1,10 @@
 """Draws searches of whole recorded spaces over their trials, as SVG: how far each tuner's best is from the optimum.
 
-python -m benchmarks.search.picture docs/results/data/search/searches.svg < docs/results/data/search/tables.csv
+python -m benchmarks.search.picture docs/results/data/search/tables.csv.xz docs/results/data/search/searches.svg
 """
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import geometric_mean
@@ -16,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.common.arguments import described
-from benchmarks.common.rows import Row
+from benchmarks.common.rows import Row, read_rows
 from benchmarks.search.exact import CHECKPOINTS
 
 TUNERS = {
@@ -34,11 +32,12 @@ SPACES = ("constrained", "open")
 
 
 def main() -> None:
-    """Draws the CSV on standard input into the file that is named."""
+    """Draw a file of runs."""
     parser = described(__doc__)
-    parser.add_argument("path", type=Path)
-    path = parser.parse_args().path
-    draw(list(csv.DictReader(sys.stdin)), path)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("picture", type=Path)
+    given = parser.parse_args()
+    draw(read_rows(given.runs), given.picture)
 
 
 def draw(rows: Iterable[Row], path: Path) -> None:

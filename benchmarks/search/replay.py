@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.common.arguments import chosen, described
 from benchmarks.common.rows import print_rows
 from benchmarks.search.variants import VARIANTS, sized_as, tuner_of
-from tests.kit.quality import batch_sizes, incumbents, log_gap, shares, trials_until
-from tests.kit.tables import Replay, Table, read_table, replay
+from kit.quality import batch_sizes, incumbents, log_gap, shares, trials_until
+from kit.tables import Replay, Table, read_table, replay
 
 TABLES = Path(__file__).parents[1] / "tables"
 CHECKPOINTS = (64, 96, 128, 192, 256)

@@ -181,7 +181,7 @@ def _cost_s(row: Row, price_s: float) -> float:
 
 def _accelerated(data: Data) -> str:
     """Returns the seconds of whole networks on the accelerator, and how far each variant is from the least."""
-    lines = data.get("accelerator/networks", ())
+    lines = data.get("accelerator", ())
     variants = list(dict.fromkeys(row["variant"] for row in lines))
     n_seeds = len({row["seed"] for row in lines})
     rows = []

@@ -43,9 +43,10 @@ def main() -> None:
     given = parser.parse_args()
     log_progress()
     ends_s = time.monotonic() + 60 * given.minutes
+    experiments = [EXPERIMENTS[name] for name in chosen(given.experiments, EXPERIMENTS)]
     complete = [
-        carry_out(EXPERIMENTS[name], given.folder / f"{name}.csv", ends_s, given.processes, given.only)
-        for name in chosen(given.experiments, EXPERIMENTS)
+        carry_out(each, given.folder / f"{each.name}{each.suffix}", ends_s, given.processes, given.only)
+        for each in experiments
     ]
     logging.info("all runs are complete" if all(complete) else "running again continues what is missing")
 

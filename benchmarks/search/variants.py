@@ -14,7 +14,7 @@ from anole.targets import get_target
 from anole.task import Conv2d, Task
 from benchmarks.search.gaussian_process import GaussianProcess
 from benchmarks.search.tpe import Tpe
-from tests.kit.controls import Perfect, SizedAmongBest, SizedGreedy
+from kit.controls import Perfect, SizedAmongBest, SizedGreedy
 
 SAME = (1, 1, 1, 1)
 LAYERS = {

@@ -35,7 +35,7 @@ from tempfile import TemporaryDirectory
 from anole.report.explore.server import serving
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows
-from benchmarks.store.project import make_project
+from kit.large_project import make_project
 
 COLUMNS = ("what", "of", "wall_s", "processor_s", "mib", "rows")
 VIEWS = ("best_trial", "best_of_run", "tuner_summary", "tuning_curve", "failures", "task_usage", "rejections")

@@ -51,8 +51,8 @@ from anole_vta.templates.design import (
 from anole_vta.templates.estimates import least_cycles
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows
-from benchmarks.vta.hypervolume import hypervolume
-from tests.kit.tables import Table, replay
+from kit.hypervolume import hypervolume
+from kit.tables import Table, replay
 
 SEEDS = 10
 SHARES = (0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)

@@ -6,7 +6,6 @@ which the tried configs of all its layers take the least time; the optimum over 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
@@ -16,57 +15,50 @@ from numpy.typing import NDArray
 from anole.search.loop import TUNER_VERSION
 from anole_vta.target import VtaTarget
 from anole_vta.templates.design import BLOCK
-from benchmarks.search.evidence import Rows
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import TABLE_VARIANTS, tuner_of
 from benchmarks.vta.tables import DESCRIPTION, TABLES, gaps_of, networks
-from tests.kit.tables import Table, read_table, replay
+from kit.tables import Table, read_table, replay
 
 TRIALS, SEEDS = 128, 20
-VARIANTS = ("random", "autotvm", "SA+greedy batch 16", "chameleon", "dcoc", "anole cold")
-CHECKPOINTS = (64, TRIALS)
+VARIANTS = ("random", "anole cold", "autotvm", "SA+greedy batch 16", "chameleon", "dcoc")
 
 Best = Mapping[str, float]
 """The least latency in microseconds by block, such as ``1x16x16``."""
 
 
 def jobs() -> Iterator[Job]:
-    """Yields layer, variant, seed and version; seeds are the outer loop."""
+    """Yields network, variant, seed and version; seeds are the outer loop."""
     for seed in range(SEEDS):
-        for layer in dict.fromkeys(layer for layers in networks().values() for layer in layers):
-            for variant in VARIANTS:
-                yield layer, variant, str(seed), _version(layer, variant)
+        for variant in VARIANTS:
+            for network in networks():
+                yield network, variant, str(seed), _version(network, variant)
 
 
 def run(job: Job) -> Sequence[Row]:
-    """Replays a search on a table."""
-    layer, variant, seed, _ = job
+    """Replays a search on the table of each layer of a network."""
+    network, variant, seed, _ = job
+    layers = networks()[network]
+    found = {layer: _searched(layer, variant, int(seed)) for layer in layers}
+    seconds = {"latency_s": _least_s(layers, {layer: best for layer, (best, _) in found.items()})}
+    seconds["optimum_s"] = _optimum_s(network)
+    counts = {"layers": len(layers), "optimal_layers": sum(is_optimal for _, is_optimal in found.values())}
+    return [{name: f"{value:.6f}" for name, value in seconds.items()} | counts]
+
+
+@cache
+def _searched(layer: str, variant: str, seed: int) -> tuple[Best, bool]:
+    """Return the best latencies that a search of a layer finds, and whether one is the optimum."""
     table = _table(layer)
-    found = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, int(seed))
-    rows, gaps = table.rows([trial.config for trial in found.trials]), gaps_of(table, found)
-    figures = {f"gap_at_{n}": f"{gaps[min(n, len(gaps)) - 1]:.5f}" for n in CHECKPOINTS}
-    return [{"trials": len(rows), **figures, "blocks_us": json.dumps(_best_by_block(table, rows))}]
-
-
-def network_rows(rows: Rows) -> Rows:
-    """Returns the seconds of each network by each variant and seed that searched all its layers, and the optimum."""
-    found = {(row["layer"], row["variant"], row["seed"]): row for row in rows}
-    lines = []
-    for network, layers in networks().items():
-        for variant, seed in dict.fromkeys((variant, seed) for _, variant, seed in found):
-            own = {layer: found.get((layer, variant, seed)) for layer in layers}
-            if all(own.values()):
-                tried = {layer: json.loads(row["blocks_us"]) for layer, row in own.items() if row is not None}
-                seconds = {"latency_s": _least_s(layers, tried), "optimum_s": _optimum_s(network)}
-                written = {name: f"{value:.6f}" for name, value in seconds.items()}
-                lines.append({"network": network, "variant": variant, "seed": seed, **written})
-    return lines
+    found = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, seed)
+    best = _best_by_block(table, table.rows([trial.config for trial in found.trials]))
+    return best, round(float(gaps_of(table, found)[-1]), 5) == 0
 
 
 ACCELERATOR = Experiment(
     "accelerator",
-    ("layer", "variant", "seed", "version"),
-    ("trials", *(f"gap_at_{n}" for n in CHECKPOINTS), "blocks_us"),
+    ("network", "variant", "seed", "version"),
+    ("latency_s", "optimum_s", "layers", "optimal_layers"),
     jobs,
     run,
 )
@@ -139,7 +131,7 @@ def _table(layer: str) -> Table:
 
 
 @cache
-def _version(layer: str, variant: str) -> str:
-    """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
-    table = (TABLES / f"{layer}.json").read_bytes().hex()
-    return version_of(table, tuner_of(variant, variants=TABLE_VARIANTS).to_json(), TUNER_VERSION, TRIALS)
+def _version(network: str, variant: str) -> str:
+    """Returns the version of a run: that of the tables, of the tuner's settings and of the search's code."""
+    tables = [(TABLES / f"{layer}.json").read_bytes().hex() for layer in networks()[network]]
+    return version_of(tables, tuner_of(variant, variants=TABLE_VARIANTS).to_json(), TUNER_VERSION, TRIALS)

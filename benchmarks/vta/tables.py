@@ -41,7 +41,7 @@ from anole_vta.target import VtaTarget, as_conv2d
 from anole_vta.templates.design import BUFFERS, PROGRAM, hardware_config, programs_of
 from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.common.rows import read_rows
-from tests.kit.tables import Replay, Table
+from kit.tables import Replay, Table
 
 TABLES = Path(__file__).parents[1] / "tables/vta"
 NETWORKS = TABLES.with_name("vta_networks.csv")
@@ -203,7 +203,7 @@ def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
 
 
 def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
-    """Simulates all configs of a layer on VTA's own buffers; returns what `tests.kit.tables` reads."""
+    """Simulates all configs of a layer on VTA's own buffers; returns what `kit.tables` reads."""
     began_s = time.perf_counter()
     target = VtaTarget(DESCRIPTION)
     space = target.space(layer).restricted(OWN_BUFFERS)

@@ -1,12 +1,12 @@
-"""Runs the backend suite of the ``onnx`` package against Anole on this machine's processor; one line of CSV a case.
+"""Run the backend suite of the ``onnx`` package against Anole on this machine's processor; a CSV summary by operator.
 
     python -m benchmarks.zoo.conformance > docs/results/data/conformance.csv
     python -m benchmarks.zoo.conformance --cases 'test_resize_*'
 
 Each node case is a network of one operator (or of an operator's definition) with inputs and expected outputs, which are
-compared with the suite's tolerances; `benchmarks.zoo.cases` lists the outcomes. ``outside`` is what is no inference
+compared with the suite's tolerances; `kit.cases` lists the outcomes. ``outside`` is what is no inference
 operator on floats, integers and booleans whose shapes are known. Inputs that decide a shape (`SHAPES`) are given as
-constants, as files do; ``constants`` names them.
+constants, as files do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,8 @@ from onnx import TensorProto, numpy_helper
 
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
-from benchmarks.zoo.cases import Outcome, compute, one_line, run_cases
+from benchmarks.zoo.summary import COLUMNS, summarized
+from kit.cases import Outcome, one_line, run_cases, run_model
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
@@ -52,25 +52,13 @@ _DATA_DEPENDENT = ("ImageDecoder", "NonMaxSuppression", "NonZero", "Unique")
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 
 
-@dataclass(frozen=True)
-class Result:
-    """What became of a case."""
-
-    case: str
-    operator: str
-    opset: int
-    constants: str
-    outcome: str
-    reason: str = ""
-
-
 def main() -> None:
-    """Prints a line for each case."""
+    """Print the summary."""
     parser = described(__doc__)
     parser.add_argument("--cases", type=listed(), default=["*"], help="patterns of names, comma-separated")
     given = parser.parse_args()
     names = [name for name in suite() if any(fnmatch(name, pattern) for pattern in given.cases)]
-    print_rows([field.name for field in fields(Result)], map(asdict, run_all(names)))
+    print_rows(COLUMNS, summarized(run_all(names)))
 
 
 @cache
@@ -83,11 +71,11 @@ def suite() -> dict[str, Any]:
         return {case.name: case for case in load_model_tests(kind="node")}
 
 
-def run_all(names: Iterable[str]) -> Iterator[Result]:
-    """Yields the result of each case, in order."""
+def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
+    """Yield operator, name and outcome of each case, in order."""
     suite()
-    for name, found in run_cases(names, run_case):
-        yield replace(_description(suite()[name]), outcome=found.outcome, reason=found.reason)
+    for name, outcome in run_cases(names, run_case):
+        yield _base(suite()[name]).model.graph.node[0].op_type, name, outcome
 
 
 def outside_why(case: Any) -> str | None:
@@ -140,12 +128,6 @@ def _base(case: Any) -> Any:
     return suite().get(re.sub(r"_expanded.*", "", case.name), case)
 
 
-def _description(case: Any) -> Result:
-    opsets = {opset.domain: opset.version for opset in case.model.opset_import}
-    operator = _base(case).model.graph.node[0].op_type
-    return Result(case.name, operator, opsets.get("", 0), " ".join(constant_inputs(case)), "")
-
-
 def run_case(name: str, folder: Path) -> Outcome:
     """Runs a case of `suite` in this process."""
     from onnx.backend.test.runner import Runner
@@ -185,19 +167,6 @@ def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
     del proto.graph.input[:]
     proto.graph.input.extend(kept)
     return run_model(proto, arrays, path)
-
-
-def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
-    """Returns the outputs of a model that is compiled with default configs for one thread of this processor.
-
-    Raises:
-        AnoleError: it cannot be imported or compiled.
-    """
-    from anole.config.entries import ModelSpec
-    from anole.extract.load import load_model
-
-    onnx.save(proto, path)
-    return compute(load_model(ModelSpec("case", f"onnx:{path}", {})), arrays)
 
 
 if __name__ == "__main__":

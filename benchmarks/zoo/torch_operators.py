@@ -1,15 +1,14 @@
-"""Runs torch's own samples of its operators against Anole on this machine's processor; one line of CSV a case.
+"""Run torch's own samples of its operators against Anole on this machine's processor; a CSV summary by operator.
 
     python -m benchmarks.zoo.torch_operators > docs/results/data/torch_operators.csv
     python -m benchmarks.zoo.torch_operators --cases 'index_select*,nn.functional.*pool*'
 
 A case is a network that calls one operator of torch's table of operators (`op_db`, with which torch tests itself) with
 one of the table's samples: tensors are the network's inputs, all else is fixed. It is traced by `torch.export`,
-imported, and its outputs are compared with torch's. ``operators`` are those of core ATen (or ``prims``) that it is
-decomposed to. `benchmarks.zoo.cases` lists the outcomes. ``outside`` is what is random, complex, sparse or not
-initialised, has a tensor without elements, takes or returns no tensor, has a shape that depends on data, looks for the
-largest or smallest of what is no number, or needs an operator that is not core ATen and has no converter, such as a
-singular value decomposition.
+imported, and its outputs are compared with torch's. `kit.cases` lists the outcomes. ``cases`` has types and
+numbers of samples. ``outside`` is what is random, complex, sparse or not initialised, has a tensor without elements,
+takes or returns no tensor, has a shape that depends on data, looks for the largest or smallest of what is no number, or
+needs an operator that is not core ATen and has no converter, such as a singular value decomposition.
 
 Torch does not say which one of equal elements `topk` and others find: these places are right if they hold the values.
 """
@@ -17,7 +16,6 @@ Torch does not say which one of equal elements `topk` and others find: these pla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatch
 from functools import cache
 from itertools import islice
@@ -31,7 +29,8 @@ from torch.utils import _pytree as pytree
 from anole.errors import AnoleError
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
-from benchmarks.zoo.cases import Outcome, compute, one_line, run_cases
+from benchmarks.zoo.summary import COLUMNS, summarized
+from kit.cases import Outcome, compute, one_line, run_cases
 
 DTYPES = (torch.float32, torch.int64, torch.bool)
 N_SAMPLES = 3
@@ -41,16 +40,6 @@ _SEED = 0
 _TOLERANCE = 1e-4
 _DIM_PLACES = {"argsort": 0, "kthvalue": 1, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
 """Operators whose last output is the places of any of equal elements, and where the axis is among their arguments."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of a case."""
-
-    case: str
-    operators: str
-    outcome: str
-    reason: str = ""
 
 
 class Call(torch.nn.Module):
@@ -77,11 +66,11 @@ class Call(torch.nn.Module):
 
 
 def main() -> None:
-    """Prints a line for each case."""
+    """Print the summary."""
     parser = described(__doc__)
     parser.add_argument("--cases", type=listed(), default=["*"], help="patterns of operators, comma-separated")
     given = parser.parse_args()
-    print_rows([field.name for field in fields(Result)], map(asdict, run_all(case_names(given.cases))))
+    print_rows(COLUMNS, summarized(run_all(case_names(given.cases))))
 
 
 @cache
@@ -114,10 +103,11 @@ def _samples(operator: str, dtype: torch.dtype) -> Iterator[Any]:
         return
 
 
-def run_all(names: Iterable[str]) -> Iterator[Result]:
-    """Yields the result of each case, in order."""
-    for name, (outcome, reason, operators) in run_cases(names, run_case):
-        yield Result(name, operators, outcome, reason)
+def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
+    """Yield operator, type with number, and outcome of each case, in order."""
+    for name, outcome in run_cases(names, run_case):
+        operator, _, sample = name.partition("/")
+        yield operator, sample, outcome
 
 
 def run_case(name: str, folder: Path) -> Outcome:
@@ -139,20 +129,19 @@ def run_case(name: str, folder: Path) -> Outcome:
         core = exported.run_decompositions()
     except Exception as error:
         return Outcome("outside", f"torch does not run or export it: {one_line(error)}")
-    operators = " ".join(map(str, _called(core)))
     program = decompose(exported)
     if outside := _untaken(core, program) or _unordered(core, [*call.tensors.values()]):
-        return Outcome("outside", outside, operators)
+        return Outcome("outside", outside)
     model = ModelSpec("case", "torch:torch:operator", {})
     try:
         imported = normalize(model, import_program(model, program, call.tensors))
         found = compute(imported, {name: tensor.numpy() for name, tensor in call.tensors.items()})
     except AnoleError as error:
-        return Outcome("refused", one_line(error), operators)
+        return Outcome("refused", one_line(error))
     has_places = expected[-1].dtype == torch.int64 and len(expected) == (1 if operator == "argsort" else 2)
     if operator in _DIM_PLACES and has_places and not sample.kwargs.get("stable"):
         found[-1], expected[-1] = _taken(operator, sample, found[-1]).numpy(), _taken(operator, sample, expected[-1])
-    return Outcome(*_compared(found, expected), operators)
+    return _compared(found, expected)
 
 
 def _taken(operator: str, sample: Any, places: Any) -> torch.Tensor:
@@ -223,19 +212,19 @@ def _unfit(inputs: list[Any], outputs: list[Any]) -> str | None:
     return None
 
 
-def _compared(found: list[Any], expected: list[torch.Tensor]) -> tuple[str, str]:
-    """Returns whether outputs are right or wrong, and why."""
+def _compared(found: list[Any], expected: list[torch.Tensor]) -> Outcome:
+    """Return whether outputs are right or wrong, and why."""
     if len(found) != len(expected):
-        return "wrong", f"{len(found)} outputs instead of {len(expected)}"
+        return Outcome("wrong", f"{len(found)} outputs instead of {len(expected)}")
     for array, tensor in zip(found, expected, strict=True):
         own = _tensor_of(array)
         if (own.shape, own.dtype) != (tensor.shape, tensor.dtype):
-            return "wrong", f"{own.dtype} {list(own.shape)} instead of {tensor.dtype} {list(tensor.shape)}"
+            return Outcome("wrong", f"{own.dtype} {list(own.shape)} instead of {tensor.dtype} {list(tensor.shape)}")
         try:
             torch.testing.assert_close(own, tensor, equal_nan=True, rtol=_TOLERANCE, atol=_TOLERANCE)
         except AssertionError as error:
-            return "wrong", one_line(error)
-    return "right", ""
+            return Outcome("wrong", one_line(error))
+    return Outcome("right")
 
 
 def _tensor_of(array: Any) -> torch.Tensor:

@@ -20,8 +20,8 @@ from anole.task import Conv2d
 from benchmarks.common.rows import read_rows
 from benchmarks.cuda import configs, model, resources
 from benchmarks.cuda.configs import FIXED, LARGE, TARGET, draw, judge
-from tests.kit.emulated_gpu.machine import absence, environment
-from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
+from kit.emulated_gpu.machine import absence, environment
+from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from ..tiny_builds import HOME
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from anole.config.reading import load_spec
+from anole.config.reading import parse_spec
+from anole.config.yaml_file import read_yaml
 from anole.evaluate.correctness import MAX_RELATIVE_ERROR
 from anole.merge.database import merge_files
 from anole.record import Measurement, Run, Status, Trial
@@ -107,7 +108,7 @@ def test_the_picture_shows_each_network_at_batch_1_and_each_rival_that_ran(tmp_p
 
 
 def test_all_small_networks_are_listed_with_their_inputs() -> None:
-    listed = load_spec(HOME / "models.small.yaml").models
+    listed = parse_spec(read_yaml(HOME / "examples/models.small.yaml"), project=HOME).models
     found = {name: (model.source, model.inputs["x"]) for name, model in listed.items()}
     networks = small.networks().items()
     assert found == {name: (f"torch:benchmarks.networks.small:{name}", shape) for name, (_, shape) in networks}

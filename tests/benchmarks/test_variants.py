@@ -13,7 +13,7 @@ from anole.search.roles import History
 from anole.space import Space, option_knob
 from benchmarks.search.gaussian_process import GaussianProcess
 from benchmarks.search.variants import VARIANTS, sized_as, tuner_of
-from tests.kit.controls import Perfect
+from kit.controls import Perfect
 
 CONTROLS = [variant for variant in VARIANTS if sized_as(variant)]
 

@@ -14,8 +14,8 @@ from anole_vta.accelerator.fastest import fastest_programs
 from anole_vta.target import VtaTarget
 from anole_vta.templates.design import HARDWARE, geometry_of
 from benchmarks.vta import joint, networks, tables
-from benchmarks.vta.networks import ACCELERATOR, VARIANTS, network_rows
-from tests.kit.tables import replay
+from benchmarks.vta.networks import ACCELERATOR, VARIANTS
+from kit.tables import replay
 
 from ..vta.accelerator.conftest import every_trial
 
@@ -97,16 +97,10 @@ def two_layers(monkeypatch):
 
 def test_a_network_has_one_block_and_at_least_the_optimum(two_layers, monkeypatch):
     monkeypatch.setattr(networks, "TRIALS", 24)
-    lines = []
     for variant in ("random", "autotvm"):
-        for layer in two_layers:
-            (row,) = networks.run((layer, variant, "0", "any"))
-            assert set(row) == set(ACCELERATOR.columns)
-            lines.append({"layer": layer, "variant": variant, "seed": "0", **row})
-    found = network_rows(lines)
-    assert [(row["network"], row["variant"]) for row in found] == [("two", "random"), ("two", "autotvm")]
-    assert all(float(row["latency_s"]) >= float(row["optimum_s"]) > 0 for row in found)
-    assert network_rows(lines[:1]) == []
+        (row,) = networks.run(("two", variant, "0", "any"))
+        assert set(row) == set(ACCELERATOR.columns)
+        assert float(row["latency_s"]) >= float(row["optimum_s"]) > 0 and 2 == row["layers"] >= row["optimal_layers"]
 
 
 def test_trying_everything_reaches_a_networks_optimum(two_layers):
@@ -118,7 +112,7 @@ def test_trying_everything_reaches_a_networks_optimum(two_layers):
 
 def test_all_variants_of_the_accelerator_are_compared_with_the_first_seed(two_layers):
     jobs = list(networks.jobs())
-    assert {job[1] for job in jobs[: 2 * len(VARIANTS)]} == set(VARIANTS)
+    assert {job[1] for job in jobs[: len(VARIANTS)]} == set(VARIANTS)
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
 from anole_cuda.templates.winograd import WinogradTemplate
 from anole_cuda.templates.winograd_space import can_winograd, winograd_space
-from tests.kit.emulated_gpu.programs import network_results
-from tests.kit.emulated_gpu.worker import EmulatedGpu
+from kit.emulated_gpu.programs import network_results
+from kit.emulated_gpu.worker import EmulatedGpu
 
 from .conftest import by_default, drawn, functions, lowered
 

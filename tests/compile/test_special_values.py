@@ -15,7 +15,7 @@ from anole.config.entries import ModelSpec
 from anole.extract.decompose import decompose
 from anole.extract.graph import normalize
 from anole.extract.torch import import_program
-from benchmarks.zoo.cases import compute
+from kit.cases import compute
 
 Function = Callable[..., Any]
 

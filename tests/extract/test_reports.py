@@ -21,8 +21,7 @@ from anole.config.entries import ModelSpec
 from anole.errors import AnoleError, ExtractError
 from anole.extract.load import load_model
 from anole.extract.torch import make_network
-from benchmarks.zoo.cases import compute
-from benchmarks.zoo.conformance import run_model
+from kit.cases import compute, run_model
 
 from .onnx.models import model_of, reference
 

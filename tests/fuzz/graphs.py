@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,9 +28,7 @@ import numpy as np
 import onnx
 
 from anole.errors import AnoleError
-from benchmarks.common.arguments import described
-from benchmarks.zoo.cases import Outcome, run_cases
-from benchmarks.zoo.conformance import run_model
+from kit.cases import Outcome, run_cases, run_model
 
 from .graph_generator import RandomGraph, random_graph
 from .graph_judge import judge
@@ -49,7 +48,7 @@ builds: [{model: net, target: cpu}]
 
 def main() -> None:
     """Run a range of seeds, or repeat one."""
-    parser = described(__doc__)
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", type=int, default=200, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2, help="processes")

@@ -14,8 +14,8 @@ from anole.search.watch import Watch
 from anole.testing.formulas import bowl
 from anole.testing.in_memory import tune_in_memory
 from anole.testing.sampler_contract import SamplerContract
-from tests.kit.controls import SizedAmongBest, SizedGreedy
-from tests.kit.quality import batch_sizes
+from kit.controls import SizedAmongBest, SizedGreedy
+from kit.quality import batch_sizes
 
 
 class TestSamplers(SamplerContract):

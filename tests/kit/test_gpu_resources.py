@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anole.errors import TargetError
-from tests.kit.gpu_resources import Resources, resources
+from kit.gpu_resources import Resources, resources
 
 COPY = """
 extern "C" __global__ void __launch_bounds__(64) copy(const float* from, float* to) {{

@@ -17,7 +17,7 @@ from anole.search.presets import read_tuner
 from anole.space import Constraint, Space, option_knob
 from anole.targets import get_target
 from anole.task import Conv2d
-from tests.kit.tables import Table, opened, read_table, replay
+from kit.tables import Table, opened, read_table, replay
 
 TABLES = Path(__file__).parents[2] / "benchmarks/tables"
 WORKLOAD = Conv2d(1, 8, 8, 4, 16, (1, 1))

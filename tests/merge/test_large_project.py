@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anole.merge.database import merge_files
 from anole.store.shard import read_shard
-from benchmarks.store.project import make_project
+from kit.large_project import make_project
 
 
 def test_its_shards_hold_every_kind_of_record_and_are_merged(tmp_path: Path) -> None:

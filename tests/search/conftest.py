@@ -18,7 +18,7 @@ from anole.space.space import Vectors
 from anole.testing import formulas
 from anole.testing.formulas import Formula
 from anole.testing.in_memory import tune_in_memory
-from tests.kit.oracle import Knowing, Oracle
+from kit.oracle import Knowing, Oracle
 
 
 def space_of(cardinalities: Sequence[int], constraints: Sequence[Constraint] = ()) -> Space:

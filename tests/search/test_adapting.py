@@ -14,8 +14,8 @@ from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.presets import read_tuner
 from anole.space import Space, option_knob
 from anole.testing.formulas import Formula, bowl, islands
-from tests.kit.oracle import Oracle
-from tests.kit.quality import batch_sizes, shares
+from kit.oracle import Oracle
+from kit.quality import batch_sizes, shares
 
 from .conftest import searched
 

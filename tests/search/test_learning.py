@@ -16,8 +16,8 @@ import pytest
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.settings import TunerSettings
 from anole.testing.formulas import Formula, ridge
-from tests.kit.oracle import Oracle
-from tests.kit.quality import log_gap
+from kit.oracle import Oracle
+from kit.quality import log_gap
 
 from .conftest import searched
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from anole.search.presets import PRESETS
-from tests.kit.quality import log_gap
-from tests.kit.tables import Table, read_table, replay
+from kit.quality import log_gap
+from kit.tables import Table, read_table, replay
 
 TABLES = Path(__file__).parents[2] / "benchmarks/tables"
 PROCESSOR, ACCELERATOR = "L8", "vta/64-128_k1x1_s2_56x56"

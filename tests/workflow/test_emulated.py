@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.emulated_gpu.machine import absence, environment
+from kit.emulated_gpu.machine import absence, environment
 
 pytestmark = [
     pytest.mark.workflow,

@@ -12,8 +12,8 @@ from tvm import ir, relax, s_tir, te, tirx
 
 from anole.compile.passes.workspace import lift_workspaces
 from anole_cuda.settings import describe_cuda
-from tests.kit.emulated_gpu.programs import network_results
-from tests.kit.emulated_gpu.worker import EmulatedGpu
+from kit.emulated_gpu.programs import network_results
+from kit.emulated_gpu.worker import EmulatedGpu
 
 from ...extract.passes.building import module_of
 

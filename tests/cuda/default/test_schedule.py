@@ -9,8 +9,8 @@ from tvm import te, tirx
 
 from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
-from tests.kit.emulated_gpu.programs import function_results
-from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
+from kit.emulated_gpu.programs import function_results
+from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 

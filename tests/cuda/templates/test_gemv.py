@@ -12,8 +12,8 @@ from tvm import ir, tirx
 from anole.record import Config
 from anole.task import Dense
 from anole_cuda.device.builder import cuda_target
-from tests.kit.emulated_gpu.programs import candidate_error
-from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
+from kit.emulated_gpu.programs import candidate_error
+from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from .candidates import TARGET, scheduled
 

@@ -18,8 +18,8 @@ from anole.task import Conv2d, Dense, Task, Workload
 from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
 from anole_cuda.templates import algorithms
-from tests.kit.emulated_gpu.programs import candidate_error
-from tests.kit.emulated_gpu.worker import EmulatedGpu
+from kit.emulated_gpu.programs import candidate_error
+from kit.emulated_gpu.worker import EmulatedGpu
 
 from ...examples import examples
 from .candidates import LIMITS, ONE_OF_EACH, TARGET, source_of, workloads

@@ -16,9 +16,9 @@ from anole.space import ALGORITHM
 from anole.task import Conv2d, Dense, Workload
 from anole_cuda.device.builder import compile_kernel, source_only
 from anole_cuda.templates.winograd_space import THREADS, output_tiles
-from tests.kit.emulated_gpu.programs import candidate_error
-from tests.kit.emulated_gpu.worker import EmulatedGpu
-from tests.kit.gpu_resources import resources
+from kit.emulated_gpu.programs import candidate_error
+from kit.emulated_gpu.worker import EmulatedGpu
+from kit.gpu_resources import resources
 
 from ...examples import examples
 from .candidates import (

@@ -13,7 +13,7 @@ from anole.evaluate.engines import onnxruntime_session
 from anole.extract.graph import find_layers, narrowed_for
 from anole.extract.load import load_model
 from anole.targets.cpu.target import CpuTarget
-from benchmarks.zoo.conformance import run_model
+from kit.cases import run_model
 
 from .test_operators import Network
 

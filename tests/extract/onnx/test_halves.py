@@ -11,7 +11,7 @@ from anole.config.entries import ModelSpec
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 from anole.task import Conv2d
-from benchmarks.zoo.conformance import run_model
+from kit.cases import run_model
 
 from .models import model_of, reference
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from anole.errors import AnoleError
-from benchmarks.zoo.conformance import run_model
+from kit.cases import run_model
 
 from .models import model_of, reference, value
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from benchmarks.zoo.conformance import run_model
+from kit.cases import run_model
 
 from .models import reference
 from .test_operators import Network

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kit.emulated_gpu.launch import launch
-from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
+from kit.emulated_gpu.launch import launch
+from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from ...examples import examples
 

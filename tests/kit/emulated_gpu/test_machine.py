@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anole.errors import MachineError
-from tests.kit.emulated_gpu import machine
+from kit.emulated_gpu import machine
 
 PROGRAM = """
 import torch
@@ -35,7 +35,7 @@ def test_programs_find_a_gpu_and_torch_finds_none(arch: str) -> None:
 @pytest.mark.skipif(machine.absence() is not None, reason=str(machine.absence()))
 def test_the_exit_status_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])
-    emulated = [sys.executable, "-m", "tests.kit.emulated_gpu"]
+    emulated = [sys.executable, "-m", "kit.emulated_gpu"]
     assert subprocess.run([*emulated, "sh", "-c", "exit 7"]).returncode == 7
     missing = subprocess.run([*emulated, "no-such-program"], capture_output=True, text=True)
     assert missing.returncode == 127 and "no-such-program cannot be started" in missing.stderr

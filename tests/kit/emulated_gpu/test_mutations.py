@@ -9,9 +9,9 @@ import pytest
 
 from anole.record import Config
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from kit.emulated_gpu.programs import candidate_error, replaced
+from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 from tests.cuda.templates.candidates import TARGET, source_of
-from tests.kit.emulated_gpu.programs import candidate_error, replaced
-from tests.kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 ROLLED = {"auto_unroll_max_step": 0, "unroll_explicit": 0}
 SPATIAL = {"tile_y": [2, 1, 2, 1], "tile_x": [1, 2, 2, 1], "tile_f": [1, 1, 8, 1], **ROLLED}

@@ -9,7 +9,7 @@ import pytest
 
 from anole.search.explore.annealing import Annealing
 from anole.search.surrogate.boosted_trees import BoostedTrees
-from tests.kit.oracle import Knowing, Oracle
+from kit.oracle import Knowing, Oracle
 
 from ..conftest import fitted, measured, propose
 

@@ -9,7 +9,7 @@ from anole.search.explore.annealing import Annealing
 from anole.search.explore.contextual_annealing import ContextualAnnealing
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
-from tests.kit.oracle import Knowing
+from kit.oracle import Knowing
 
 from ..conftest import fitted, propose
 

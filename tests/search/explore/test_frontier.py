@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.search.explore.frontier import Frontier, converged_at
-from tests.kit.oracle import Knowing
+from kit.oracle import Knowing
 
 from ...examples import examples
 from ..conftest import measured, space_of

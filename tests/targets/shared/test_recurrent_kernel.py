@@ -23,8 +23,8 @@ from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_ke
 from anole_cuda.default.recurrence import schedule_recurrence
 from anole_cuda.device.builder import source_only
 from anole_cuda.settings import describe_cuda
-from tests.kit.emulated_gpu.programs import function_results
-from tests.kit.emulated_gpu.worker import EmulatedGpu
+from kit.emulated_gpu.programs import function_results
+from kit.emulated_gpu.worker import EmulatedGpu
 
 from ...examples import examples
 

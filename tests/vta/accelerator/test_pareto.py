@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole_vta.accelerator.pareto import knee, on_front
-from benchmarks.vta.hypervolume import hypervolume
+from kit.hypervolume import hypervolume
 
 from ...examples import examples
 

@@ -12,7 +12,7 @@ import torch
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.ppo import MAPPO, PPO
 from anole.testing import formulas
-from tests.kit.oracle import Knowing, Oracle
+from kit.oracle import Knowing, Oracle
 
 from ...conftest import measured, propose, space_of
 

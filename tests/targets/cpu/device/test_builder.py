@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,6 @@ from anole.targets.cpu.device.builder import candidate_context
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from benchmarks.kernels.build_seconds import loop_instructions
 
 TARGET = get_device(describe_cpu())
 WORKLOADS = [
@@ -37,6 +37,20 @@ def assembly(workload: Workload, config: Mapping[str, Any], context: tvm.transfo
         target, pipeline = TARGET.compiler_target(), TARGET.compiler_pipeline()
         library = tvm.compile(tvm.IRModule({"main": func}), target, tir_pipeline=pipeline)
     return str(library.mod.inspect_source("s"))
+
+
+def loop_instructions(assembly: str) -> str:
+    """Return the instructions of the parallel loops and of their launch, with LLVM's labels numbered."""
+    kept: list[str] = []
+    inside = False
+    for line in assembly.splitlines():
+        inside = (inside and not line.startswith(".Lfunc_end")) or line.startswith((".L__tvm_parallel", "main_compute"))
+        instruction = line.partition("#")[0].strip()
+        if inside and instruction and not re.match(r"\.(loc|cfi|file|Ltmp|Lfunc|L__unnamed)", instruction):
+            kept.append(instruction)
+    places: dict[str, str] = {}
+    text = re.sub(r"\.L(?!__)\w+", lambda place: places.setdefault(place[0], f"place{len(places)}"), "\n".join(kept))
+    return re.sub(r"(\.L__tvm_parallel_lambda)\.\d+", r"\1", text)
 
 
 @pytest.mark.examples(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import statistics
 from collections import Counter
@@ -17,8 +16,9 @@ from anole_vta.accelerator.energy import sram
 from anole_vta.accelerator.pareto import on_front
 from anole_vta.area import area_gates
 from anole_vta.geometry import DEFAULT, Geometry, Memory
+from benchmarks.common.rows import read_rows, times
 
-HOME = Path(__file__).parents[1]
+HOME = Path(__file__).parents[2]
 RESULTS = HOME / "docs/results"
 DATA = RESULTS / "data"
 PAGES = sorted(RESULTS.glob("*.md"))
@@ -28,16 +28,11 @@ Row = Mapping[str, str]
 
 def rows(name: str, **wanted: str) -> list[Row]:
     """Returns the lines of a file that have some values."""
-    with (DATA / name).open(newline="") as file:
-        return [row for row in csv.DictReader(file) if all(row[key] == value for key, value in wanted.items())]
+    return [row for row in read_rows(DATA / name) if wanted.items() <= row.items()]
 
 
 def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def times(value: float) -> str:
-    return f"{value:.2f}x"
 
 
 def speedups(name: str, rival: str, batch: str = "1") -> list[float]:
@@ -82,7 +77,7 @@ def of_the_papers() -> list[str]:
 
 
 def of_the_presets() -> list[str]:
-    found = rows("search/tables.csv", space="constrained")
+    found = rows("search/tables.csv.xz", space="constrained")
     presets = ("autotvm", "release", "chameleon", "adatune", "dcoc")
     runs = {each: {(row["layer"], row["seed"]): row for row in found if row["variant"] == each} for each in presets}
     common = set.intersection(*map(set, runs.values()))
@@ -90,7 +85,7 @@ def of_the_presets() -> list[str]:
         statistics.median_high([float(own[place]["trials_to_1%"] or "inf") for place in common])
         for own in runs.values()
     ]
-    own = rows("search/tables.csv", space="constrained", variant="anole cold")
+    own = rows("search/tables.csv.xz", space="constrained", variant="anole cold")
     near = [
         f"{statistics.mean(float(row['trials_to_1%'] or 'inf') <= n for row in own):.0%}".replace("%", " %")
         for n in (1, 16)
@@ -152,10 +147,10 @@ def test_there_are_eleven_questions_with_a_page_and_a_file_each() -> None:
     for line in questions():
         page, data = cells(line)[4:]
         assert ".md" in page and "**" in cells(line)[2]
-        assert re.search(r"\(data/[\w/]+\.csv\)", data)
+        assert re.search(r"\(data/[\w/]+\.csv(\.xz)?\)", data)
 
 
-@pytest.mark.parametrize("name", ["networks", "networks_intel", "networks_intel_again"])
+@pytest.mark.parametrize("name", ["networks", "networks_intel"])
 def test_tables_of_networks_are_those_of_the_report(name: str) -> None:
     from benchmarks.networks.report import networks_of, report
 
@@ -165,16 +160,11 @@ def test_tables_of_networks_are_those_of_the_report(name: str) -> None:
 
 
 def test_the_machines_are_compared_by_the_means_of_their_files() -> None:
-    for machine, name, batches in (
-        ("Zen 3", "networks", "1"),
-        ("Xeon", "networks_intel", "18"),
-        ("EPYC", "networks_epyc", "18"),
-    ):
+    for machine, name, batches in (("Zen 3", "networks", "1"), ("Xeon", "networks_intel", "18")):
         for batch in batches:
             rivals = ("onnxruntime", "openvino", "torch", "torch.compile", "untuned")
             means = [mean_and_range(speedups(f"{name}.csv", rival, batch))[0] for rival in rivals]
-            state = "stale" if name == "networks_epyc" else "current"
-            assert [machine, state, batch, *means] in lines_of("networks.md")
+            assert [machine, batch, *means] in lines_of("networks.md")
 
 
 def test_the_table_of_the_readme_is_that_of_its_file() -> None:
@@ -209,6 +199,23 @@ def test_the_page_of_precisions_is_its_report() -> None:
     assert not [line for line in table(rows("precision.csv")) if line not in page]
 
 
+def test_what_is_said_of_a_processor_without_avx512_is_what_its_files_say() -> None:
+    precision, zoo, networks = (
+        " ".join((RESULTS / f"{name}.md").read_text().split()) for name in ("precision", "zoo", "networks")
+    )
+    for engine, form in (("onnxruntime", "ONNX Runtime ({} to {})"), ("openvino.default", "OpenVINO ({} to {})")):
+        own = rows("precision_avx2.csv", precision="int8", engine=engine)
+        mean, *ends = mean_and_range([float(row["speedup"]) for row in own])
+        assert re.search(rf"{mean} as (fast as )?{re.escape(form.format(*ends))}", precision)
+    single = rows("precision_avx2.csv", precision="float32", engine="onnxruntime", batch="1")
+    ratios = {row["network"]: times(float(row["speedup"])) for row in single}
+    for title, network in (("ResNet-18", "resnet18"), ("ResNet-50", "resnet50"), ("MobileNet v2", "mobilenet_v2")):
+        assert f"{title} {ratios[network]} " in networks
+    found = {row["network"].removeprefix("timm_"): float(row["speedup"]) for row in rows("zoo_avx2.csv")}
+    assert "{} as fast as ONNX Runtime in the mean ({} to {}".format(*mean_and_range(list(found.values()))) in zoo
+    assert all(f"{name} ({times(value)})" in zoo for name, value in found.items() if value < 1)
+
+
 def test_the_page_of_precisions_has_the_table_of_answers() -> None:
     from benchmarks.networks.accuracy import table
 
@@ -226,9 +233,8 @@ def test_the_page_of_shared_machines_is_its_report() -> None:
 def test_the_page_of_records_is_its_report() -> None:
     from benchmarks.store.report import merges, pages, views
 
-    before, now = rows("store_scale_before.csv"), rows("store_scale.csv")
     page = (RESULTS / "records.md").read_text().splitlines()
-    tables = [list(merges(before, now)), list(views(before, now)), list(pages(now))]
+    tables = [list(table(rows("store_scale.csv"))) for table in (merges, views, pages)]
     assert [len(table) for table in tables] == [5, 11, 8]
     assert not [line for table in tables for line in table if line not in page]
 
@@ -334,7 +340,7 @@ def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
     from benchmarks.search.evidence import effect, log_ratios
     from benchmarks.search.report import cost_at
 
-    found = rows("search/tables.csv", space="constrained")
+    found = rows("search/tables.csv.xz", space="constrained")
 
     def said(over: str, under: str, column: str, form: str) -> str:
         own = effect(log_ratios(found, over, under, cost_at(column) if column.startswith("gap") else column))
@@ -362,7 +368,7 @@ def test_what_is_said_of_anole_and_of_failures_on_tables_is_what_the_file_says()
     said = " ".join((RESULTS / "search.md").read_text().split())
 
     def runs(space: str, variant: str) -> list[Row]:
-        return rows("search/tables.csv", space=space, variant=variant)
+        return rows("search/tables.csv.xz", space=space, variant=variant)
 
     def means(found: list[Row], *columns: str) -> Iterator[str]:
         return (f"{statistics.mean(int(row[column]) for row in found):.0f}" for column in columns)
@@ -400,7 +406,7 @@ def test_what_is_said_of_methods_that_depend_on_the_trials_or_the_space_is_what_
     page = (RESULTS / "claims.md").read_text()
 
     def found(space: str, over: str, under: str, at: str) -> list[str]:
-        own = effect(log_ratios(rows("search/tables.csv", space=space), over, under, cost_at(f"gap_at_{at}")))
+        own = effect(log_ratios(rows("search/tables.csv.xz", space=space), over, under, cost_at(f"gap_at_{at}")))
         assert own is not None and own.low is not None and own.high is not None
         return [f"{each:.2f}" for each in (own.value, own.low, own.high)]
 
@@ -426,7 +432,7 @@ def test_what_is_said_of_batches_and_of_live_layers_is_what_the_files_say() -> N
         "SA+AS": "{} % of the batches are below 8 and {} % of 8,",
         "chameleon": "{} % of the batches are below 8, {} % of 8 and {} % of 16",
     }.items():
-        own = rows("search/tables.csv", space="constrained", variant=variant)
+        own = rows("search/tables.csv.xz", space="constrained", variant=variant)
         runs = [[int(size) for size in row["batches"].split()] for row in own]
         sizes = [size for run in runs for size in (run[:-1] or run)]
         shares = [100 * statistics.mean(each) for each in zip(*((n < 8, n == 8, n == 16) for n in sizes), strict=True)]
@@ -454,6 +460,9 @@ def test_what_is_said_of_open_spaces_and_of_networks_is_what_the_page_of_claims_
     (mobile,) = [line for line in lines_of("claims.md") if line[0] == "mobilenet_v2"]
     own, other = (round(float(mobile[at])) for at in (3, 4))
     assert f"`anole` is {own} % from the optimum on MobileNet v2, and `autotvm` {other} %" in said
+    three = [row for row in rows("search/accelerator.csv") if row["variant"] in ("autotvm", "chameleon", "dcoc")]
+    found, layers = (sum(int(row[column]) for row in three) for column in ("optimal_layers", "layers"))
+    assert f"the three tuners find the optimum of {100 * found / layers:.0f} % of a network's layers" in said
 
 
 def test_pages_count_the_claims_alike() -> None:

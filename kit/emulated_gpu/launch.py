@@ -11,7 +11,7 @@ import tvm
 from numpy.typing import NDArray
 
 from anole.errors import TargetError
-from tests.kit.emulated_gpu.programs import compiled
+from kit.emulated_gpu.programs import compiled
 
 
 class _Launch(ctypes.Structure):

@@ -1,6 +1,6 @@
 """The compiler of the emulated GPU: CUDA C++, as TVM generates it, into a shared library of checked kernels.
 
-    python tests/kit/emulated_gpu/compiler.py kernels.cu kernels.so /usr/local/cuda/include
+    python kit/emulated_gpu/compiler.py kernels.cu kernels.so /usr/local/cuda/include
 
 It is a program of its own, since `anole_cuda.device.builder` starts it in place of NVRTC, from any folder.
 """

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 from anole.errors import MachineError
 from anole_cuda.device.machine import compiler_environment
-from tests.kit.emulated_gpu import compiler
-from tests.kit.emulated_gpu.compiler import DEVICE
+from kit.emulated_gpu import compiler
+from kit.emulated_gpu.compiler import DEVICE
 
 MODEL = "Emulated GPU"
 """The name of the GPU's model."""

@@ -6,14 +6,14 @@ import subprocess
 import sys
 
 from anole.errors import MachineError
-from tests.kit.emulated_gpu.machine import environment
+from kit.emulated_gpu.machine import environment
 
 
 def main() -> None:
     """Runs the command of the arguments and exits with its status; with 127 if there is no such program."""
     command = sys.argv[1:]
     if not command:
-        sys.exit("usage: python -m tests.kit.emulated_gpu COMMAND [ARGUMENTS]")
+        sys.exit("usage: python -m kit.emulated_gpu COMMAND [ARGUMENTS]")
     try:
         variables = environment()
     except MachineError as error:

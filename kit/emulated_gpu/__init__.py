@@ -4,5 +4,5 @@
 compiler of CUDA C++ and an `nvidia-smi`. Whatever runs in it, from one candidate to all of `snakemake`, takes the way
 that it takes with a GPU. Speeds are those of this processor and say nothing of a GPU.
 
-    python -m tests.kit.emulated_gpu snakemake --cores 2
+    python -m kit.emulated_gpu snakemake --cores 2
 """

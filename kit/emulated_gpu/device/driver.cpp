@@ -1,6 +1,6 @@
 // The part of CUDA's driver (libcuda) that TVM's runtime calls: modules, kernels and launches.
 //
-// A module's binary is a shared library of this processor, as `tests.kit.emulated_gpu.compiler` makes it.
+// A module's binary is a shared library of this processor, as `kit.emulated_gpu.compiler` makes it.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>

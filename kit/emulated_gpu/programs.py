@@ -21,7 +21,7 @@ from anole.task import Workload
 from anole_cuda.device.builder import compile_kernel, cuda_target, prepare_to_compile
 from anole_cuda.device.machine import compiler_environment
 from anole_cuda.target import CudaTarget
-from tests.kit.emulated_gpu.compiler import compile_kernels
+from kit.emulated_gpu.compiler import compile_kernels
 
 Arrays = Sequence[NDArray[Any]]
 

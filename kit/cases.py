@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import onnx
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported
@@ -32,7 +33,6 @@ class Outcome(NamedTuple):
 
     outcome: Literal["right", "wrong", "refused", "crashed", "outside"]
     reason: str = ""
-    operators: str = ""
 
 
 RunCase = Callable[[str, Path], Outcome]
@@ -118,10 +118,10 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
     from anole.compile.lower import Choice, lower
     from anole.errors import BuildError
     from anole.extract.graph import narrowed_for, workloads_of
-    from anole.targets import get_target
+    from anole.targets import get_device
     from anole.targets.cpu.settings import describe_cpu
 
-    target = get_target(describe_cpu(threads=1))
+    target = get_device(describe_cpu(threads=1))
     imported = narrowed_for(imported, target)
     choices = {
         workload: Choice(target.template(workload), target.default_config(workload))
@@ -138,6 +138,19 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
     )
     outputs = [found] if isinstance(found, tvm.runtime.Tensor) else list(found)
     return [output.numpy() for output in outputs]
+
+
+def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
+    """Returns the outputs of a model that is compiled with default configs for one thread of this processor.
+
+    Raises:
+        AnoleError: it cannot be imported or compiled.
+    """
+    from anole.config.entries import ModelSpec
+    from anole.extract.load import load_model
+
+    onnx.save(proto, path)
+    return compute(load_model(ModelSpec("case", f"onnx:{path}", {})), arrays)
 
 
 def one_line(error: Exception) -> str:

@@ -147,9 +147,19 @@ def _make_model(folder: Path, name: str, tasks: Sequence[Task], runs: dict[str, 
         for task, run in ((each, runs[each.key].key) for each in listed)
     )
     build = Build(
-        **{"name": f"{name}-cpu", "model": name, "entry": entry, "target": "cpu", "target_description": TARGETS[0]},
-        **{"preset": "anole", "trials": 64, "seed": 0, "created_at": _at(5000), "versions": VERSIONS},
-        **{"coverage": Coverage(flop, flop, 1.0), "tasks": built, "size_bytes": 1 << 20},
+        name=f"{name}-cpu",
+        model=name,
+        entry=entry,
+        target="cpu",
+        target_description=TARGETS[0],
+        preset="anole",
+        trials=64,
+        seed=0,
+        created_at=_at(5000),
+        versions=VERSIONS,
+        coverage=Coverage(flop, flop, 1.0),
+        tasks=built,
+        size_bytes=1 << 20,
         inputs=(TensorInfo("x", (1, 3, 224, 224), "float32"),),
         outputs=(TensorInfo("y", (1, 1000), "float32"),),
     )

@@ -14,7 +14,7 @@ from threading import Timer
 from typing import Any, Self, TypeVar
 
 from anole.errors import AnoleError
-from tests.kit.emulated_gpu.machine import environment
+from kit.emulated_gpu.machine import environment
 
 Result = TypeVar("Result")
 
@@ -74,7 +74,7 @@ class EmulatedGpu:
         self._process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", "from tests.kit.emulated_gpu.worker import serve; serve()"]
+        command = [sys.executable, "-c", "from kit.emulated_gpu.worker import serve; serve()"]
         # It finds the modules that this process finds.
         variables = {**self._environment, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen(
