@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.config.ranges import checked_sizes
 from anole.export.levels import Level
 from anole.host.processor import processor
+from anole.ir.ranges import checked_sizes
 from anole.targets.cpu.runtime import TILES_FUNCTION
 from tests.export.conftest import Export, Exported, imported, needs
 from tests.tiny_builds import RANGED

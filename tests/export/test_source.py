@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import tirx
 
-from anole.config.ranges import SizeRange
 from anole.errors import ExportError
 from anole.export.sequence import Operand, TensorPlace
 from anole.export.source import extent_lines
+from anole.ir.ranges import SizeRange
 from anole.ir.symbols import text_of
 from anole.targets.shared.kernel import find_compiler
 

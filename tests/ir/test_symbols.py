@@ -8,19 +8,24 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from anole.ir.nodes import collect
+from anole.ir.nodes import collect, with_values
+from anole.ir.ranges import SizeRange
 from anole.ir.symbols import (
+    at_sizes,
     computed_extents,
     in_plain_extents,
     is_number,
-    of_usual_sizes,
-    standing_for,
+    is_small,
+    largest,
+    prime_sizes,
+    symbol_of,
     text_of,
+    usual,
     varying_texts,
     with_plain_extents,
 )
 
-N, M = tirx.Var("batch-size", "int64"), tirx.Var("T", "int64")
+N, M = symbol_of("batch-size", SizeRange(1, 9)), symbol_of("T", SizeRange(2, 40))
 
 
 def doubled(*shape: Any) -> tirx.PrimFunc:
@@ -49,9 +54,8 @@ def test_only_what_varies_has_a_text() -> None:
     assert varying_texts([2, 3]) is None
 
 
-def test_usual_sizes_make_numbers_of_what_is_computed() -> None:
-    with standing_for({"batch-size": 3, "T": 5}):
-        found = of_usual_sizes(doubled(N * 4, N * M + 1))
+def test_sizes_make_numbers_of_computed_extents() -> None:
+    found = at_sizes(doubled(N * 4, N * M + 1), {"batch-size": 3, "T": 5})
     extents = [loop.extent for loop in collect(found.body, tirx.For)]
     assert all(map(is_number, extents)) and sorted(map(int, extents)) == [12, 16]
 
@@ -64,3 +68,17 @@ def test_computed_extents_are_symbols_meanwhile() -> None:
     assert isinstance(own, tirx.Var) and int(number) == 3
     assert list(computed_extents(plain)) == ["batch-size * 4"] and not computed_extents(func)
     tvm.ir.assert_structural_equal(in_plain_extents(func, lambda each: each), func)
+
+
+def test_a_symbol_holds_its_range() -> None:
+    assert usual(N * M + 1) == 2 * 8 + 1 and usual(N * M, {"batch-size": 3, "T": 5}) == 15
+    assert largest(N * 4 - M) == 9 * 4 - 2 and largest(N + tirx.Var("k", "int64")) is None
+    assert usual(tirx.Var("k", "int64")) is None and usual(3) == largest(3) == 3
+    assert list(prime_sizes(doubled(N, M)).values()) == [3, 11]
+
+
+@pytest.mark.parametrize(("size", "small"), [(1, True), (4, True), (5, False)])
+def test_a_condition_holds_for_small_sizes(size: int, small: bool) -> None:
+    """Midway between 2 and the typical 8, in ratios."""
+    found = tvm.sym.Analyzer().simplify(with_values(is_small([M]), {M: tirx.IntImm("int64", size)}))
+    assert bool(found) is small

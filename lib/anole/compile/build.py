@@ -17,7 +17,6 @@ from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Receipts
 from anole.extract.load import load_model
 from anole.host.machine import software_versions
-from anole.ir.symbols import standing_for
 from anole.record import utc_now
 from anole.targets import get_target
 from anole.targets.base import Target, named_object
@@ -69,7 +68,7 @@ def compile_build(
     """
     target = get_target(manifest.origin.target_description)
     network = match_network(model, manifest, receipts, target, imported, weights)
-    with new_folder(folder) as made, standing_for(model.sizes(), model.ranges):
+    with new_folder(folder) as made:
         build, compiled = _compile(network, manifest, settings, target, made)
         if (layers := coarse_layers(network)) and rounds_too_much is not None and rounds_too_much(made):
             _log.info("%s: rounds too much; without large Winograd tiles: %s", settings.name, ", ".join(layers))
@@ -121,9 +120,8 @@ def match_network(
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
     matches = match_tasks(manifest, taken, receipts, target)
     if model.ranges:
-        with standing_for(model.sizes(), model.ranges):
-            # What is narrow is so at all sizes.
-            usual = narrowed_for(generalised(model, imported, lambda fixed: load_model(fixed, weights)), target)
+        # What is narrow is so at all sizes.
+        usual = narrowed_for(generalised(model, imported, lambda fixed: load_model(fixed, weights)), target)
     return MatchedNetwork(model, usual, layers, matches, receipts)
 
 

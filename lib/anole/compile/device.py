@@ -23,7 +23,7 @@ from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
 from anole.extract.graph import Layer, find_layers
 from anole.ir.kernel_calls import anchored, calls_of, size_bytes
-from anole.ir.symbols import standing_for
+from anole.ir.symbols import symbol_of
 from anole.targets.base import AnyBatch, Device
 from anole.task import Workload, weight_scheme
 
@@ -91,8 +91,9 @@ def _small_choices(
 
     Little else than reading weights takes time where sizes are small.
     """
-    with standing_for(network.model.sizes("least")):
-        layers = find_layers(network.imported)
+    least = {str(symbol_of(name, sizes).name): sizes.least for name, sizes in network.model.ranges.items()}
+    module = relax.transform.BindSymbolicVars(least)(network.imported.module)
+    layers = find_layers(replace(network.imported, module=module))
     found = {}
     for own, few in zip(network.layers, layers, strict=True):
         choice = choices.get(own.workload)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-from anole.config.ranges import SizeRange
+from anole.ir.ranges import SizeRange
 from anole.targets.rpc.address import Remote
 
 

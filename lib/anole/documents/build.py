@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from anole.config.entries import ModelSpec
-from anole.config.ranges import SizeRange
 from anole.documents.document import read_document, text_of
 from anole.documents.receipt import TriedConfig
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
+from anole.ir.ranges import SizeRange
 from anole.keys import Key, Time
 from anole.plain import LATER
 from anole.record import Config

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from anole.config.entries import ModelSpec
-from anole.config.ranges import checked_sizes
 from anole.documents.build import Build, read_build, refuse_other_files
 from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
 from anole.errors import BuildError
@@ -18,6 +17,7 @@ from anole.evaluate.network_runner import NetworkRunner, runner_of
 from anole.evaluate.roofline import warn_of_slow_kernels
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import host_facts, software_versions
+from anole.ir.ranges import checked_sizes
 from anole.record import utc_now
 from anole.targets import get_target
 

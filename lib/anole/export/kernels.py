@@ -17,14 +17,13 @@ from tvm.ir.instrument import pass_instrument
 from anole.compile.build import match_network
 from anole.compile.device import lower_network
 from anole.compile.recorded import recorded_manifest, recorded_receipts
-from anole.config.entries import ModelSpec
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
 from anole.export.levels import Level
 from anole.export.memory import rounded
 from anole.export.sequence import KernelSequence, check_kernels, lower_calls, read_sequence
 from anole.ir.nodes import collect, with_values
-from anole.ir.symbols import computed_extents, is_known, largest, standing_for, with_extents
+from anole.ir.symbols import computed_extents, largest, range_of, with_extents
 from anole.targets.base import Device
 from anole.targets.cpu.device.builder import llvm_target
 
@@ -37,11 +36,10 @@ _MOST_BOUND = 16
 
 @dataclass(frozen=True)
 class Lowered:
-    """A network's sequence of kernels, the kernels' code before it is compiled for a level, and the model."""
+    """A network's sequence of kernels, and the kernels' code before it is compiled for a level."""
 
     kernels: KernelSequence
     functions: tvm.IRModule
-    model: ModelSpec
 
 
 def lower_build(build: Build, target: Device) -> Lowered:
@@ -52,19 +50,16 @@ def lower_build(build: Build, target: Device) -> Lowered:
         BuildError: the network has changed since it was built.
         ExportError: it cannot be lowered, or does something that has no form in C.
     """
-    model = build.model_spec
-    network = match_network(model, recorded_manifest(build), recorded_receipts(build), target)
+    network = match_network(build.model_spec, recorded_manifest(build), recorded_receipts(build), target)
     try:
-        with standing_for(model.sizes(), model.ranges):
-            lowered, _ = lower_network(network, target)
+        lowered, _ = lower_network(network, target)
         module = lower_calls(lowered, target.compiler_target())
     except Exception as error:
         raise ExportError(f"build {build.name}: TVM cannot lower it: {cause(error)}") from error
-    with standing_for(model.sizes(), model.ranges):
-        kernels = read_sequence(module, len(build.outputs))
+    kernels = read_sequence(module, len(build.outputs))
     check_kernels(module, kernels.kernels)
     named = {name: module[name].with_attr("global_symbol", name) for name in kernels.kernels}
-    return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}), model)
+    return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}))
 
 
 def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, workspaces: Workspaces) -> None:
@@ -77,8 +72,7 @@ def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, wo
     options: dict[str, Any] = {**target.compiler_options, "tirx.disable_assert": True}
     processor = llvm_target({**level.description, "threads": target.threads})
     try:
-        own = standing_for(lowered.model.sizes(), lowered.model.ranges)
-        with own, tvm.transform.PassContext(config=options, instruments=[workspaces]):
+        with tvm.transform.PassContext(config=options, instruments=[workspaces]):
             library = tvm.tirx.build(lowered.functions, target=processor, pipeline=target.compiler_pipeline())
     except Exception as error:
         raise ExportError(f"TVM cannot compile the kernels for {level.name}: {cause(error)}") from error
@@ -119,7 +113,7 @@ class _Sizes:
         self._bound = {
             each.var: each.value
             for each in collect(function.body, tirx.Bind)
-            if not is_known(each.var) and str(each.var.name) not in self._extents
+            if range_of(each.var) is None and str(each.var.name) not in self._extents
         }
 
     def __call__(self, expression: Any) -> int:

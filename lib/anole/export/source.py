@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from anole.config.ranges import SizeRange
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExportError
 from anole.export.kernels import Workspaces
 from anole.export.levels import Level
 from anole.export.memory import ArenaPlan, Weights, plan_buffers, rounded
 from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, TensorPlace
+from anole.ir.ranges import SizeRange
 
 _TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 

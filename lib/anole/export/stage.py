@@ -16,7 +16,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from anole.compile.folder import new_folder
-from anole.config.ranges import checked_sizes
 from anole.documents.build import Build, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExportError
@@ -29,6 +28,7 @@ from anole.export.library import link_level, link_library, write_sources
 from anole.export.memory import pack_weights
 from anole.export.sequence import Operand
 from anole.export.source import Network, kernel_list_text, plan_text, tables_text
+from anole.ir.ranges import checked_sizes
 from anole.targets import get_target
 from anole.targets.cpu.target import CpuTarget
 

@@ -23,7 +23,8 @@ from tvm import ir, relax, sym, tirx
 from anole.errors import ExtractError
 from anole.extract.imported import Imported
 from anole.ir.mutators import bindings, operator_of, value_of
-from anole.ir.symbols import are_numbers, text_of, usual, varying_texts
+from anole.ir.ranges import SizeRange
+from anole.ir.symbols import are_numbers, symbol_of, text_of, usual, varying_texts
 from anole.targets.shared.recurrence import recurrence_of
 from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
@@ -55,14 +56,15 @@ def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], I
     samples = list(_samples(model))
     networks = [first, *(load(model.at(sizes)) for sizes in samples[1:])]
     try:
-        module = _Joiner(samples, [each.module for each in networks]).joined()
+        module = _Joiner(model.ranges, samples, [each.module for each in networks]).joined()
     except Differs as error:
         ranges = ", ".join(f"{name}: {each}" for name, each in model.ranges.items())
         raise ExtractError(
             f"model {model.name}: no network serves all sizes of {ranges}: {error}. "
             "Give fixed sizes, and a model for each"
         ) from error
-    main = module["main"].with_attr(LARGEST, model.sizes("most"))
+    most = {str(symbol_of(name, sizes).name): sizes.most for name, sizes in model.ranges.items()}
+    main = module["main"].with_attr(LARGEST, most)
     module.update_func(module.get_global_var("main"), main)
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     _check_images(model, main)
@@ -103,14 +105,17 @@ class _Joiner:
     """Walks several networks together and builds the one of all sizes.
 
     Attributes:
+        ranges: the range of each size, by its name.
         samples: the sizes of each network; the first ones are the corners of a box, and the last one has the largest
             sizes.
         modules: the networks.
     """
 
-    def __init__(self, samples: Sequence[Sizes], modules: Sequence[tvm.IRModule]) -> None:
+    def __init__(
+        self, ranges: Mapping[str, SizeRange], samples: Sequence[Sizes], modules: Sequence[tvm.IRModule]
+    ) -> None:
         self._samples, self._modules = samples, modules
-        self._symbols = {name: tirx.Var(name, "int64") for name in samples[0]}
+        self._symbols = {name: symbol_of(name, sizes) for name, sizes in ranges.items()}
         self._analyzer = sym.Analyzer()
         self._known: list[dict[relax.Var, relax.Var]] = [{} for _ in samples]
         self._builder = relax.BlockBuilder()

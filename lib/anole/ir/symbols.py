@@ -1,36 +1,21 @@
-"""Extents that vary: symbols in shapes, and the usual sizes that stand for them wherever a number decides."""
+"""Symbolic extents of shapes: each symbol's name holds its range, whose typical size decides wherever a number must."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import count, product
 from math import isqrt
-from typing import Any, Protocol
+from typing import Any
 
 import tvm_ffi
 from tvm import relax, sym, tirx
 
+from anole.ir.ranges import SizeRange
 
-class Ends(Protocol):
-    """What is asked of a range of sizes; see `anole.config.ranges.SizeRange`."""
-
-    @property
-    def least(self) -> int:
-        """The least size."""
-
-    @property
-    def small(self) -> int:
-        """The largest size that has the programs of the least one."""
-
-    @property
-    def most(self) -> int:
-        """The largest size."""
-
-
-_USUAL: ContextVar[Mapping[str, int]] = ContextVar("usual sizes")
-_RANGES: ContextVar[Mapping[str, Ends]] = ContextVar("ranges")
+_RANGED = re.compile(r"(.+):(\d+\.\.\d+)")
+"""The name of a symbol: its own, and its range."""
 
 _COMPUTED = "anole.computed_extents"
 """The attribute of a function that tells what stands behind symbols with the text of an extent as name."""
@@ -39,46 +24,44 @@ _OPERATORS = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", 
 _CALLS = {tirx.Min: "min", tirx.Max: "max", tirx.FloorDiv: "floordiv", tirx.FloorMod: "floormod"}
 
 
-@contextmanager
-def standing_for(sizes: Mapping[str, int], ranges: Mapping[str, Ends] | None = None) -> Iterator[None]:
-    """Lets sizes stand for the symbols of these names within the context, and tells their ranges if they are given."""
-    former, former_ranges = _USUAL.set(sizes), None if ranges is None else _RANGES.set(ranges)
-    try:
-        yield
-    finally:
-        _USUAL.reset(former)
-        if former_ranges is not None:
-            _RANGES.reset(former_ranges)
+def symbol_of(name: str, sizes: SizeRange) -> tirx.Var:
+    """Return a symbol with a name and a range of sizes; TVM copies symbols, and keeps of them only their names."""
+    return tirx.Var(f"{name}:{sizes}", "int64")
+
+
+def range_of(symbol: tirx.Var) -> SizeRange | None:
+    """Return the sizes of a symbol that `symbol_of` made; None for other variables."""
+    found = _RANGED.fullmatch(str(symbol.name))
+    return SizeRange.parse(found[2]) if found else None
+
+
+def name_of(symbol: tirx.Var) -> str:
+    """Return the name of a variable, without the range of a symbol."""
+    found = _RANGED.fullmatch(str(symbol.name))
+    return found[1] if found else str(symbol.name)
 
 
 def is_small(symbols: Sequence[tirx.Var]) -> Any:
-    """Returns the condition that all symbols are small sizes of their ranges."""
-    ranges = _RANGES.get({})
-    return tirx.all(*(symbol <= ranges[str(symbol.name)].small for symbol in symbols))
+    """Return the condition that all symbols are small sizes of their ranges."""
+    return tirx.all(*(symbol <= found.small for symbol in symbols if (found := range_of(symbol)) is not None))
 
 
-def is_known(symbol: tirx.Var) -> bool:
-    """Returns whether a size stands for a symbol."""
-    return str(symbol.name) in _USUAL.get({})
-
-
-def usual(extent: Any) -> int | None:
-    """Returns an extent with the usual sizes; None if it has symbols and nothing stands for them."""
+def usual(extent: Any, sizes: Mapping[str, int] | None = None) -> int | None:
+    """Return an extent at typical sizes, or at given ones, by name; None if it has a variable without a range."""
     if isinstance(extent, (int, tirx.IntImm)):
         return int(extent)
-    found = sym.Analyzer().simplify(tvm_ffi.structural_map(extent, (tirx.Var, _valued)))
+    found = sym.Analyzer().simplify(tvm_ffi.structural_map(extent, (tirx.Var, partial(_valued, sizes))))
     return int(found) if isinstance(found, tirx.IntImm) else None
 
 
 def largest(extent: Any) -> int | None:
-    """Returns the largest value of an extent at the ends of all ranges; None if it has other symbols."""
-    ranges = _RANGES.get({})
-    found = []
-    for ends in product(*((each.least, each.most) for each in ranges.values())):
-        with standing_for(dict(zip(ranges, ends, strict=True))):
-            found.append(usual(extent))
-    known = [value for value in found if value is not None]
-    return max(known) if len(known) == len(found) else None
+    """Return the largest value of an extent at the ends of its symbols' ranges; None if it has other variables."""
+    ranges = {name_of(symbol): range_of(symbol) for symbol in _variables(extent)}
+    ends = [(each.least, each.most) for each in ranges.values() if each is not None]
+    if len(ends) < len(ranges):
+        return None
+    found = [usual(extent, dict(zip(ranges, sizes, strict=True))) for sizes in product(*ends)]
+    return max(value for value in found if value is not None)
 
 
 def is_number(extent: Any) -> bool:
@@ -106,7 +89,7 @@ def text_of(extent: Any, calls: bool = False) -> str:
     if isinstance(extent, (int, tirx.IntImm)):
         return str(int(extent))
     if isinstance(extent, tirx.Var):
-        return str(extent.name)
+        return name_of(extent)
     kind = type(extent)
     if kind not in {**_OPERATORS, **_CALLS}:
         return str(extent)
@@ -124,9 +107,9 @@ def varying_texts(shape: Iterable[Any], calls: bool = False) -> tuple[str | None
     return texts if any(texts) else None
 
 
-def usual_shape(shape: Any) -> tuple[int, ...] | None:
-    """Returns a shape with the usual sizes; None if it is not known."""
-    found = [usual(extent) for extent in shape] if shape is not None else [None]
+def usual_shape(shape: Any, sizes: Mapping[str, int] | None = None) -> tuple[int, ...] | None:
+    """Return a shape at typical sizes, or at given ones, by name; None if it is not known."""
+    found = [usual(extent, sizes) for extent in shape] if shape is not None else [None]
     return tuple(extent for extent in found if extent is not None) if None not in found else None
 
 
@@ -143,9 +126,12 @@ def unbound_symbols(types: Sequence[Any]) -> list[tirx.Var]:
 
 def symbols_in(ty: Any) -> list[tirx.Var]:
     """Returns the symbols in a type's shape as often as they occur, in order; nothing for other types."""
+    return [symbol for extent in getattr(ty, "shape", None) or () for symbol in _variables(extent)]
+
+
+def _variables(extent: Any) -> list[tirx.Var]:
     found: list[tirx.Var] = []
-    for extent in getattr(ty, "shape", None) or ():
-        tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
+    tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
     return found
 
 
@@ -206,11 +192,13 @@ def _computed(types: Sequence[Any]) -> dict[str, Any]:
     return {text_of(each): each for each in extents if not isinstance(each, (tirx.IntImm, tirx.Var))}
 
 
-def prime_sizes() -> dict[str, int]:
-    """Returns a size for each symbol that no vector or thread divides: a prime of its own beyond the usual size."""
+def prime_sizes(func: tirx.PrimFunc) -> dict[str, int]:
+    """Return a size for each symbol that no vector or thread divides: a prime of its own beyond the typical size."""
     found: dict[str, int] = {}
-    for name, size in _USUAL.get({}).items():
-        found[name] = next(n for n in count(size + 1) if n not in found.values() and _is_prime(n))
+    for symbol in symbols_of(func):
+        size = range_of(symbol)
+        if size is not None:
+            found[name_of(symbol)] = next(n for n in count(size.usual + 1) if n not in found.values() and _is_prime(n))
     return found
 
 
@@ -218,14 +206,15 @@ def _is_prime(number: int) -> bool:
     return all(number % divisor for divisor in range(2, isqrt(number) + 1))
 
 
-def of_usual_sizes(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Returns a function with the usual sizes instead of its symbols; the function itself if it has none."""
+def at_sizes(func: tirx.PrimFunc, sizes: Mapping[str, int]) -> tirx.PrimFunc:
+    """Return a function with sizes instead of the symbols of these names; the function itself if it has none."""
     symbols = symbols_of(func)
     if not symbols:
         return func
 
     def value(variable: tirx.Var) -> Any:
-        return _valued(variable) if any(variable.same_as(symbol) for symbol in symbols) else variable
+        is_symbol = any(variable.same_as(symbol) for symbol in symbols)
+        return _valued(sizes, variable) if is_symbol else variable
 
     # A symbol that no extent is alone is a parameter, too.
     params = [param for param in func.params if not any(param.same_as(symbol) for symbol in symbols)]
@@ -238,7 +227,8 @@ def _folded(operation: Any) -> Any:
     return simplified(operation) if are_numbers([operation.a, operation.b]) else operation
 
 
-def _valued(symbol: tirx.Var) -> Any:
-    """Returns the usual size of a symbol, and every other variable as it is."""
-    size = _USUAL.get({}).get(str(symbol.name))
+def _valued(sizes: Mapping[str, int] | None, symbol: tirx.Var) -> Any:
+    """Return the size of a symbol, by default the typical one, and every other variable as it is."""
+    own = range_of(symbol) if sizes is None else None
+    size = own.usual if own is not None else (sizes or {}).get(name_of(symbol))
     return symbol if size is None else tirx.IntImm(symbol.ty.dtype, size)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.config.ranges import SizeRange
 from anole.documents.build import Build, read_build, refuse_other_files
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.network_runner import runner_of
+from anole.ir.ranges import SizeRange
 from anole.targets import get_target
 
 

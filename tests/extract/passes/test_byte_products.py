@@ -10,15 +10,15 @@ import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tvm import ir, relax, tirx
+from tvm import ir, relax
 
-from anole.config.ranges import SizeRange
 from anole.errors import ExtractError
 from anole.extract.graph import workload_of
 from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.narrow import narrow
 from anole.ir.normalize_products import transposed_product
-from anole.ir.symbols import standing_for
+from anole.ir.ranges import SizeRange
+from anole.ir.symbols import symbol_of
 from anole.task import BatchMatmul
 
 from ...examples import examples
@@ -59,7 +59,8 @@ def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
         return (*batch, rows, inner), (*batch, *((columns, inner) if is_transposed else (inner, columns)))
 
     inner, shapes = sizes[1], shapes_of(*sizes)
-    symbols = [tirx.Var(name, "int64") for name in ("rows", "inner", "columns")]
+    names = ("rows", "inner", "columns")
+    symbols = [symbol_of(name, SizeRange(size, size + 1)) for name, size in zip(names, sizes, strict=True)]
     operands = [numbers(seed + place, *each) for place, each in enumerate(zip(shapes, least, strict=True))]
 
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
@@ -69,9 +70,8 @@ def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
         return relax.op.astype(builder.emit(transposed_product(left, right)), "int32")
 
     module = module_of(build, *(shapes_of(*symbols) if varies else shapes))
-    with standing_for({str(symbol.name): size for symbol, size in zip(symbols, sizes, strict=True)}):
-        after = narrow(module, workload_of, bytes_too)
-        found = [workload for call in calls(after) if (workload := workload_of(call)) is not None]
+    after = narrow(module, workload_of, bytes_too)
+    found = [workload for call in calls(after) if (workload := workload_of(call)) is not None]
     assert [(each.dtype, each.inner) for each in found if isinstance(each, BatchMatmul)] == [
         ("uint8", -(-inner // 4) * 4)
     ]
@@ -93,18 +93,15 @@ def product_of_bytes(inner: Any) -> tvm.IRModule:
 @pytest.mark.parametrize(("most", "dtype"), [(33_025, "uint8"), (33_026, "float32")])
 def test_sums_beyond_int32_stay_in_float32(most: int, dtype: str) -> None:
     """More than 33,025 products of 255 and 255; if their number varies, the largest one decides."""
-    inner = tirx.Var("inner", "int64")
-    for module, ranges in ((product_of_bytes(most), {}), (product_of_bytes(inner), {"inner": SizeRange(1, most)})):
-        with standing_for(dict.fromkeys(ranges, 8), ranges):
-            after = narrow(module, workload_of, bytes_too)
-            assert [each.dtype for call in calls(after) if (each := workload_of(call))] == [dtype]
+    for inner in (most, symbol_of("inner", SizeRange(1, most))):
+        after = narrow(product_of_bytes(inner), workload_of, bytes_too)
+        assert [each.dtype for call in calls(after) if (each := workload_of(call))] == [dtype]
 
 
 def test_sums_that_vary_are_refused_where_float32_is_not_exact() -> None:
     """They cannot be cut at numbers; a product is at most 255 * 255, and 258 of them are exact."""
-    module = product_of_bytes(tirx.Var("inner", "int64"))
-    with standing_for({"inner": 8}, {"inner": SizeRange(1, 258)}):
-        assert split_sums(module) is module
-    told = r"up to 259 are summed; .* at most 258 are exact in float32"
-    with standing_for({"inner": 8}, {"inner": SizeRange(1, 259)}), pytest.raises(ExtractError, match=told):
-        split_sums(module)
+    module = product_of_bytes(symbol_of("inner", SizeRange(1, 258)))
+    assert split_sums(module) is module
+    message = r"up to 259 are summed; .* at most 258 are exact in float32"
+    with pytest.raises(ExtractError, match=message):
+        split_sums(product_of_bytes(symbol_of("inner", SizeRange(1, 259))))

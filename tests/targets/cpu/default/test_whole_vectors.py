@@ -14,13 +14,13 @@ def softmax(*shape: int) -> tirx.PrimFunc:
 
 
 def test_intermediate_rows_are_whole_vectors_and_the_result_is_not() -> None:
-    func = pad_rows(softmax(20, 197), 16)
+    func = pad_rows(softmax(20, 197), 16, {})
     assert {int(buffer.ty.shape[-1]) for buffer in func.body.block.alloc_buffers if len(buffer.ty.shape) == 2} == {208}
     assert [int(param.ty.shape[-1]) for param in func.params] == [197, 197]
 
 
 def test_reductions_do_not_count_the_padding() -> None:
-    text = pad_rows(softmax(20, 197), 16).script()
+    text = pad_rows(softmax(20, 197), 16, {}).script()
     assert text.count("T.Select(") == 2
 
 
@@ -28,4 +28,4 @@ def test_reductions_do_not_count_the_padding() -> None:
 def test_what_does_not_pass_over_rows_is_refused(definition: object) -> None:
     data = te.placeholder((20, 197), name="data")
     with pytest.raises(ValueError, match="row"):
-        pad_rows(te.create_prim_func([data, definition(data)]), 16)  # type: ignore[operator]
+        pad_rows(te.create_prim_func([data, definition(data)]), 16, {})  # type: ignore[operator]

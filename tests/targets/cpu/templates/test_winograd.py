@@ -12,13 +12,13 @@ import torch
 import tvm
 from hypothesis import given
 from hypothesis import strategies as st
-from tvm import relax, tirx
+from tvm import relax
 from tvm.runtime.vm import VirtualMachine
 
 from anole.compile.lower import Choice, lower
-from anole.config.ranges import SizeRange
 from anole.extract.graph import workloads_of
-from anole.ir.symbols import standing_for
+from anole.ir.ranges import SizeRange
+from anole.ir.symbols import symbol_of
 from anole.targets import get_target
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
@@ -95,20 +95,22 @@ def test_what_is_beyond_the_last_image_is_left_out(order: str, data_at: str) -> 
     """One program for batches of 1 to 8, of which most end within a block of tiles."""
     target = get_target(describe_cpu())
     assert isinstance(target, CpuTarget)
-    n, weight = tirx.Var("n", "int64"), np.random.default_rng(0).standard_normal((3, 3, 16, 32)).astype(np.float32)
+    n, weight = (
+        symbol_of("n", SizeRange(1, 8)),
+        np.random.default_rng(0).standard_normal((3, 3, 16, 32)).astype(np.float32),
+    )
     x, builder = relax.Var("x", relax.TensorType((n, 10, 10, 16), "float32")), relax.BlockBuilder()
-    with standing_for({"n": 4}, {"n": SizeRange(1, 8)}):
-        with builder.function("main", [x]):
-            with builder.dataflow():
-                made = builder.emit_output(
-                    relax.op.nn.conv2d(x, relax.const(weight), padding=1, data_layout="NHWC", kernel_layout="HWIO")
-                )
-            builder.emit_func_output(made)
-        (workload,) = workloads_of(builder.get())
-        space = winograd_space(target.unit, 2, workload)
-        config = drawn(space, tile_size=4, parallel_order=order, data_at=data_at)
-        choice = Choice(WinogradTemplate(target.unit), config)
-        module, failures = lower(builder.get(), {workload: choice}, target.schedule_default)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            made = builder.emit_output(
+                relax.op.nn.conv2d(x, relax.const(weight), padding=1, data_layout="NHWC", kernel_layout="HWIO")
+            )
+        builder.emit_func_output(made)
+    (workload,) = workloads_of(builder.get())
+    space = winograd_space(target.unit, 2, workload)
+    config = drawn(space, tile_size=4, parallel_order=order, data_at=data_at)
+    choice = Choice(WinogradTemplate(target.unit), config)
+    module, failures = lower(builder.get(), {workload: choice}, target.schedule_default)
     assert not failures
     with target.compiler_target() as compiler_target, tvm.transform.PassContext(config=dict(target.compiler_options)):
         library = tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
@@ -13,7 +13,7 @@ import tvm
 from tvm import s_tir, tirx
 
 from anole.ir.nodes import blocks_of
-from anole.ir.symbols import of_usual_sizes, prime_sizes, standing_for
+from anole.ir.symbols import at_sizes, prime_sizes
 from anole.targets.cpu.default.access import are_same, describe_block, reads_elementwise
 from anole.targets.cpu.default.loop_nests import (
     SERIAL_WORK,
@@ -36,11 +36,12 @@ _log = logging.getLogger(__name__)
 class _Decided:
     """A function, and one with numbers for sizes that vary, which decides each step; the same one if none does.
 
-    The numbers are primes, so that what is decided for them suits all sizes: nothing is even by chance.
+    The numbers, by the names of the symbols, are primes: no vector or thread divides them by chance.
     """
 
     func: tirx.PrimFunc
     deciding: tirx.PrimFunc
+    sizes: Mapping[str, int]
 
     def scheduled(self, step: Callable[[s_tir.Schedule], None]) -> _Decided:
         """Returns both after a step that is decided by one, and carried out on the other as well."""
@@ -48,15 +49,15 @@ class _Decided:
         step(schedule)
         made = schedule.mod["main"]
         if self.func is self.deciding:
-            return _Decided(made, made)
+            return replace(self, func=made, deciding=made)
         other = s_tir.Schedule(tvm.IRModule({"main": self.func}))
         schedule.trace.apply_to_schedule(other, remove_postproc=False)
-        return _Decided(other.mod["main"], made)
+        return replace(self, func=other.mod["main"], deciding=made)
 
     def changed(self, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> _Decided:
         """Returns both changed."""
         func = change(self.func)
-        return _Decided(func, func if self.func is self.deciding else change(self.deciding))
+        return replace(self, func=func, deciding=func if self.func is self.deciding else change(self.deciding))
 
 
 def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
@@ -65,10 +66,9 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     It never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
     tried, and finally the function stays as it was.
     """
-    with standing_for(prime_sizes()):
-        deciding = of_usual_sizes(func)
-        machine = replace(machine, varies=deciding is not func)
-        return _scheduled(_Decided(func, deciding), machine)
+    sizes = prime_sizes(func)
+    deciding = at_sizes(func, sizes)
+    return _scheduled(_Decided(func, deciding, sizes), replace(machine, varies=deciding is not func))
 
 
 def _scheduled(decided: _Decided, machine: Machine) -> tirx.PrimFunc:
@@ -104,7 +104,7 @@ def _schedule_padded_rows(decided: _Decided, machine: Machine) -> _Decided:
     decided = decided.scheduled(_inline_cheap)
     schedule = s_tir.Schedule(decided.deciding)
     lanes = machine.lanes(*(described_block(schedule, rv) for rv in blocks_of(schedule)))
-    padded = decided.changed(lambda func: pad_rows(func, lanes))
+    padded = decided.changed(lambda func: pad_rows(func, lanes, decided.sizes))
     return padded.scheduled(lambda schedule: schedule_rows(schedule, blocks_of(schedule), machine))
 
 

@@ -19,7 +19,7 @@ _ROW = "local"
 _OPERATIONS = (tirx.Add, tirx.Max, tirx.Min)
 
 
-def pad_rows(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
+def pad_rows(func: tirx.PrimFunc, lanes: int, sizes: Mapping[str, int]) -> tirx.PrimFunc:
     """Returns an equivalent function whose intermediate rows, and what is reduced, are whole vectors.
 
     Rows are first copied to a padded intermediate result. What the padding holds is computed with the rest and never
@@ -31,7 +31,7 @@ def pad_rows(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
     """
     schedule = s_tir.Schedule(func)
     *earlier, _ = blocks_of(schedule)
-    rows = _Rows.of([schedule.get(rv) for rv in earlier], lanes)
+    rows = _Rows.of([schedule.get(rv) for rv in earlier], lanes, sizes)
     readers: dict[Any, list[Any]] = {}
     for rv in earlier:
         block = schedule.get(rv)
@@ -45,24 +45,26 @@ def pad_rows(func: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The number of a function's rows, with usual sizes, their length, and their length when padded."""
+    """The number of a function's rows at some sizes of its symbols, their length, and their length when padded."""
 
     count: int
     extent: Any
     padded: Any
+    sizes: Mapping[str, int]
 
     @classmethod
-    def of(cls, blocks: Sequence[s_tir.SBlock], lanes: int) -> _Rows:
+    def of(cls, blocks: Sequence[s_tir.SBlock], lanes: int, sizes: Mapping[str, int]) -> _Rows:
         """Returns the rows that the reductions among the blocks have in common."""
         reductions = [block for block in blocks if block.init is not None]
-        if len({(prod(shape[:-1]), shape[-1]) for shape in map(_extents, reductions)}) != 1:
+        shapes = [_extents(block, sizes) for block in reductions]
+        if len({(prod(shape[:-1]), shape[-1]) for shape in shapes}) != 1:
             raise ValueError("no rows, or different ones, are reduced")
         extent = reductions[0].iter_vars[-1].dom.extent
-        return cls(prod(_extents(reductions[0])[:-1]), extent, simplified((extent + (lanes - 1)) // lanes * lanes))
+        return cls(prod(shapes[0][:-1]), extent, simplified((extent + (lanes - 1)) // lanes * lanes), sizes)
 
     def walks(self, block: s_tir.SBlock) -> bool:
         """Whether a block, other than a copy, visits every element of every row."""
-        *outer, _ = _extents(block)
+        *outer, _ = _extents(block, self.sizes)
         return is_same_extent(block.iter_vars[-1].dom.extent, self.extent) and prod(outer) == self.count
 
     def read(self, block: s_tir.SBlock, buffers: Sequence[Any]) -> list[Any]:
@@ -129,9 +131,9 @@ def _lengthened(buffer: Any, extent: Any) -> Any:
     return tirx.decl_buffer([*outer, extent], buffer.ty.dtype, buffer.name, scope=_ROW)
 
 
-def _extents(block: s_tir.SBlock) -> list[int]:
-    """Returns the extents of a block, with usual sizes where they vary."""
-    found = usual_shape(iter_var.dom.extent for iter_var in block.iter_vars)
+def _extents(block: s_tir.SBlock, sizes: Mapping[str, int]) -> list[int]:
+    """Return the extents of a block at some sizes of its symbols."""
+    found = usual_shape((iter_var.dom.extent for iter_var in block.iter_vars), sizes)
     if found is None:
         raise ValueError("a loop has an extent that is not known")
     return list(found)

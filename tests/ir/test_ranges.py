@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.config.entries import ModelSpec
-from anole.config.ranges import SizeRange, checked_sizes
 from anole.config.reading import parse_spec
 from anole.errors import SpecError
+from anole.ir.ranges import SizeRange, checked_sizes
 
 RANGES = st.tuples(st.integers(1, 5000), st.integers(1, 5000)).map(lambda ends: SizeRange(ends[0], sum(ends)))
 
