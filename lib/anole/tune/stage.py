@@ -13,13 +13,12 @@ from pathlib import Path
 from anole.documents import layout
 from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import SharedReceipts, TuningReceipt, write_receipt
-from anole.measure.site import Site, site_of
+from anole.measure.site import site_of
 from anole.record import Status
 from anole.search.budget import spend
 from anole.search.watch import Watch
 from anole.targets import get_target
 from anole.targets.base import Place
-from anole.targets.rpc.address import Remote
 from anole.task import Task
 from anole.tune.job import SUSPECT, TaskTuning
 from anole.tune.measurers import Measurers
@@ -115,17 +114,13 @@ class _Claim:
         return self.tuning.done
 
     @property
-    def flop(self) -> int:
-        return self.weight * self.tuning.task.workload.flop
-
-    @property
     def best_gflops(self) -> float:
         return max((trial.gflops or 0.0 for trial in self.tuning.trials), default=0.0)
 
     @property
     def latency_s(self) -> float:
         """Seconds that one run of the model spends on the task; at 1 GFLOP/s before the first success."""
-        return self.flop / 1e9 / (self.best_gflops or 1.0)
+        return self.weight * self.tuning.task.workload.flop / 1e9 / (self.best_gflops or 1.0)
 
     @property
     def expected_saving_s(self) -> float:
@@ -142,13 +137,15 @@ def _claims(
     """Enters the tunings of tasks of one target, which share processes and a line of progress."""
     claims: list[_Claim] = []
     with ExitStack() as stack:
-        progress = stack.enter_context(Progress(label, options.n_trials))
-        site = _enter_site(stack, next(iter(weights)), options.remote) if weights else None
-        measurers = stack.enter_context(Measurers())
+        enter = stack.enter_context
+        progress = enter(Progress(label, options.n_trials))
+        target = next((get_target(task.target) for task in weights), None)
+        site = None if target is None or target.place is Place.SIMULATOR else enter(site_of(target, options.remote))
+        measurers = enter(Measurers())
         watch = Watch(trial=lambda _: progress.update(*_overall(claims)))
         for task, weight in weights.items():
             tuning = TaskTuning(task, options, measurers, limit=limit, site=site, watch=watch)
-            claims.append(_Claim(stack.enter_context(tuning), weight))
+            claims.append(_Claim(enter(tuning), weight))
         progress.update(*_overall(claims))
         yield claims
 
@@ -161,16 +158,11 @@ def _tell(receipt: TuningReceipt, task_path: Path) -> None:
         logger.warning("if the machine was at fault, `%s`, with the same tuner, measures them again", command)
 
 
-def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | None:
-    """Returns the site of a task's candidates, entered on the stack; None where they are simulated."""
-    target = get_target(task.target)
-    return None if target.place is Place.SIMULATOR else stack.enter_context(site_of(target, remote))
-
-
 def _overall(claims: Sequence[_Claim]) -> tuple[int, float, int, float]:
     """Returns the trials, the overall speed in GFLOP/s (0 before a success), the failures, and the most trials."""
     trials = [trial for claim in claims for trial in claim.tuning.trials]
     failures = sum(trial.measurement.status is not Status.OK for trial in trials)
-    flop, latency_s = sum(claim.flop for claim in claims), sum(claim.latency_s for claim in claims)
+    flop = sum(claim.weight * claim.tuning.task.workload.flop for claim in claims)
+    latency_s = sum(claim.latency_s for claim in claims)
     gflops = flop / latency_s / 1e9 if any(claim.best_gflops for claim in claims) else 0.0
     return len(trials), gflops, failures, sum(claim.tuning.n_programs for claim in claims)
