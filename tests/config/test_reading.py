@@ -94,8 +94,8 @@ def test_a_budget_is_for_each_task_or_for_all_together() -> None:
     (own, _) = parse_spec(changed("builds.0.total_trials", 300)).builds.values()
     assert own.budget == Budget(300, shared=True) and "total_trials" not in own.tuning
     (timed, _) = parse_spec({**shared, "tuning": {"total_seconds": 60}}).builds.values()
-    assert timed.budget == Budget(None, shared=True, seconds=60) and "total_seconds" not in timed.tuning
-    assert timed.budget.max_trials == 10_000
+    assert (timed.budget, timed.budget.max_trials) == (Budget(None, shared=True, seconds=60), 10_000)
+    assert "total_seconds" not in timed.tuning
     assert parse_spec({**plain(), "tuning": {"total_seconds": 0}}).builds["one-cpu-anole"].budget.max_trials == 0
 
 

@@ -203,9 +203,8 @@ class AcceleratorOrder:
     """What the front of an accelerator depends on, except for the trials.
 
     Attributes:
-        models: the weight of each network's latency and energy, by its name.
         targets: the description of each target whose hardware is searched, by its name.
-        settings: what else the entry sets, as the kind of target reads it.
+        models, settings: see `AcceleratorSpec`.
     """
 
     models: Mapping[str, float] = field(hash=False)
@@ -220,7 +219,7 @@ class AcceleratorSpec:
     Attributes:
         models: the weight of each network's latency and energy, by its name.
         targets: the targets whose hardware is searched, together.
-        settings: those of the kind of target.
+        settings: what else the entry sets, as the kind of target reads it.
     """
 
     name: str

@@ -222,7 +222,7 @@ class Pipeline:
 
         Raises as `read_manifest` and `recorded`.
         """
-        receipts = self.receipts_of_tasks(build)
+        budget, receipts = build.budget, self.receipts_of_tasks(build)
         tasks = [
             task
             for task in self.read_manifest(build.model, build.target).tasks
@@ -230,7 +230,6 @@ class Pipeline:
         ]
         contents = {task.key: self.recorded(build, task.key) for task in tasks}
         counts = {key: 0 if content is None else len(content.trials) for key, content in contents.items()}
-        budget = build.budget
         if budget.shared:
             elapsed_s = sum(content.trials[-1].elapsed_s for content in contents.values() if content and content.trials)
             if budget.seconds is not None and elapsed_s >= budget.seconds:
