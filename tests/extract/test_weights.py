@@ -172,8 +172,7 @@ def test_depthwise_layers_compute_the_same_by_taps(at_once: int, monkeypatch: py
         nn.Conv2d(6, 6, (5, 3), stride=(2, 1), padding=(2, 0), dilation=(1, 2), groups=6, bias=False),
         nn.Conv2d(6, 6, 4, stride=(1, 3), padding=1, groups=6),
     ]
-    for layer in layers:
-        layer.double()
+    for layer in map(nn.Module.double, layers):
         found = weights._by_taps(data, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation)
         with weights._DepthwiseByTaps():
             assert torch.equal(layer(data), found)

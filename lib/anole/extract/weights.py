@@ -205,19 +205,14 @@ class _DepthwiseByTaps(TorchFunctionMode):
 
 
 def _by_taps(
-    data: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *geometry: tuple[int, int]
 ) -> torch.Tensor:
     """Returns a depthwise convolution, one product for each tap of the kernel, some rows at a time in the cache."""
-    (high, wide), (down, right) = padding, stride
+    (down, right), (high, wide), dilation = geometry
     padded = torch.nn.functional.pad(data, (wide, wide, high, high)).permute(0, 2, 3, 1).contiguous()
     rows, columns = (
         (size - gap * (taps - 1) - 1) // step + 1
-        for size, gap, taps, step in zip(padded.shape[1:3], dilation, weight.shape[2:], stride, strict=True)
+        for size, gap, taps, step in zip(padded.shape[1:3], dilation, weight.shape[2:], geometry[0], strict=True)
     )
     found = padded.new_zeros(len(data), rows, columns, len(weight))
     if bias is not None:
