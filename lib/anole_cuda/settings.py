@@ -86,4 +86,5 @@ KIND = Kind(
     place=Place.GPU,
     measurable_elsewhere=True,
     inventory=_inventory,
+    finer="anole.targets.shared.output_tiles:finer_tiles",
 )

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from anole.config.entries import EVERY_PROGRAM
 from anole.config.reading import parse_spec
 from anole.errors import SpecError
 
@@ -38,7 +37,9 @@ def test_it_needs_no_builds_and_is_searched_for_each_network_and_target() -> Non
     assert [(each.model, each.target) for each in accelerator.searches] == [
         (model, target) for model in ("one", "two") for target in ("npu", "wide")
     ]
-    assert {(each.trials, each.tuning["preset"]) for each in accelerator.searches} == {(EVERY_PROGRAM, "exhaustive")}
+    assert {(each.budget.max_trials, each.tuning["preset"]) for each in accelerator.searches} == {
+        (1_000_000, "exhaustive")
+    }
 
 
 def test_networks_of_a_list_weigh_the_same() -> None:

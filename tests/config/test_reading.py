@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from anole.config.entries import ModelSpec
+from anole.config.entries import Budget, ModelSpec
 from anole.config.reading import OWN_RESOURCES, load_spec, parse_spec
 from anole.errors import SpecError
 from anole.project.hardware import describe_target
@@ -69,35 +69,34 @@ def test_reads_the_example_of_the_readme(tmp_path: Path) -> None:
     spec = load_spec(file)
     assert spec.models["resnet18"] == ModelSpec("resnet18", "torchvision:resnet18", {"x": (1, 3, 224, 224)})
     first, second = spec.builds.values()
-    assert (first.name, first.model, first.target, first.trials) == (
+    assert (first.name, first.model, first.target, first.budget) == (
         "resnet18-cpu-autotvm",
         "resnet18",
         "cpu",
-        64,
+        Budget(64),
     )
     assert (first.tuning, first.seed) == ({"preset": "autotvm"}, 0)
-    assert (second.name, second.trials, second.seed) == ("small", 8, 3)
+    assert (second.name, second.budget.trials, second.seed) == ("small", 8, 3)
     assert (second.tuning, spec.tuning) == ({"preset": "random"}, {"preset": "autotvm"})
 
 
 def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
     builds = parse_spec(changed("tuning", ...)).builds
-    assert [build.trials for build in builds.values()] == [64, 64]
-    assert parse_spec(changed("tuning.trials", 0)).builds["one-cpu-autotvm"].trials == 0
+    assert [build.budget for build in builds.values()] == [Budget(64)] * 2
+    assert parse_spec(changed("tuning.trials", 0)).builds["one-cpu-autotvm"].budget.trials == 0
 
 
 def test_a_budget_is_for_each_task_or_for_all_together() -> None:
     shared = {**plain(), "tuning": {"total_trials": 500}}
     shared["builds"][1]["trials"] = 9
     first, second = parse_spec(shared).builds.values()
-    assert (first.trials, first.shared, second.trials, second.shared) == (500, True, 9, False)
+    assert (first.budget, second.budget) == (Budget(500, shared=True), Budget(9))
     (own, _) = parse_spec(changed("builds.0.total_trials", 300)).builds.values()
-    assert (own.trials, own.shared) == (300, True)
-    assert "total_trials" not in own.tuning
+    assert own.budget == Budget(300, shared=True) and "total_trials" not in own.tuning
     (timed, _) = parse_spec({**shared, "tuning": {"total_seconds": 60}}).builds.values()
-    assert (timed.trials, timed.shared, timed.seconds) == (10_000, True, 60) and "total_seconds" not in timed.tuning
-    assert parse_spec({**plain(), "tuning": {"total_seconds": 0}}).builds["one-cpu-anole"].trials == 0
-    assert [build.seconds for build in (first, second, own)] == [None] * 3
+    assert (timed.budget, timed.budget.max_trials) == (Budget(None, shared=True, seconds=60), 10_000)
+    assert "total_seconds" not in timed.tuning
+    assert parse_spec({**plain(), "tuning": {"total_seconds": 0}}).builds["one-cpu-anole"].budget.max_trials == 0
 
 
 def test_a_build_is_refined_as_all_are_or_in_its_own_way() -> None:
@@ -138,7 +137,7 @@ def test_overrides_are_laid_over_the_file(tmp_path: Path, trials: object) -> Non
     file = tmp_path / "models.yaml"
     file.write_text(ISSUE)
     spec = load_spec(file, {"tuning": {"trials": trials}})
-    assert spec.builds["resnet18-cpu-autotvm"].trials == 2
+    assert spec.builds["resnet18-cpu-autotvm"].budget.trials == 2
     assert spec.builds["resnet18-cpu-autotvm"].tuning["preset"] == "autotvm"
     with pytest.raises(SpecError, match="extra: is not known"):
         load_spec(file, {"extra": {"trials": 1}})

@@ -22,10 +22,8 @@ from anole.evaluate.correctness import refuse_wrong, remedy
 BUILD = read_build(Path(__file__).parents[1] / "old_records/builds/residual-accelerator-dcoc")
 LATENCY = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
 FAR = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (LATENCY,))
-NARROW = replace(BUILD, target_description={**BUILD.target_description, "precision": "bf16"})
+NARROW = replace(BUILD, target_description={"kind": "cpu", "precision": "bf16"})
 MEANS = {"reference_sensitivity": 0.01, "nearby_error": 0.02, "averaged_error": 1e-3, "averaged_draws": 400}
-
-
 BYTES = replace(BUILD, kernels=(BuiltKernel("conv", 1, None, (), 1, 1, "uint8"),))
 
 
@@ -141,7 +139,7 @@ def test_an_evaluation_shows_the_error_that_decides(errors: dict[str, float], ex
 
 @pytest.mark.parametrize("setting", [{"precision": "bf16"}, {"weights": "int4"}])
 def test_a_build_that_rounds_may_be_one_of_a_reference_that_does(setting: dict[str, str]) -> None:
-    build = replace(BUILD, target_description={**BUILD.target_description, **setting})
+    build = replace(BUILD, target_description={"kind": "cpu", **setting})
     far = replace(FAR, latencies=(replace(LATENCY, relative_error=0.5),), narrow_error=0.1)
     refuse_wrong(Path("net"), build, replace(far, rounded_error=9e-5))
     with pytest.raises(BuildError, match=re.escape("at most 0.01 is allowed")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -41,15 +42,15 @@ def before_bfloat16() -> onnx.ModelProto:
 def test_a_narrow_reference_is_near_the_plain_one(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
     monkeypatch.chdir(tmp_path)
-    model = TINY
+    model = TINY if scheme == "torch" else ModelSpec("net", "onnx:net.onnx", {})
     samples = [[np.random.default_rng(seed).standard_normal((1, 3, 16, 16), dtype=np.float32)] for seed in range(3)]
     if scheme == "onnx":
         export_onnx(make_network(TINY), (torch.from_numpy(samples[0][0]),), tmp_path / "net.onnx")
     if scheme == "old onnx":
         onnx.save(before_bfloat16(), "net.onnx")
     if scheme != "torch":
-        model = ModelSpec("net", "onnx:net.onnx", {})
-    bf16 = {**describe_cpu(threads=1), "precision": "bf16"}
+        monkeypatch.setitem(sys.modules, "torch", None)
+    bf16 = {**describe_cpu(threads=1), "precision": "bf16", "weights": "int8"}
     with reference_engines(model, samples[0], 1) as plain, narrow_engine(model, bf16, samples[0], 1) as narrow:
         found = compare_outputs(narrow.compute_each(samples), plain[0].compute_each(samples))
     assert 1e-4 < found.error < 5e-2

@@ -185,7 +185,7 @@ def test_damaged_weights_are_refused(
 
 @pytest.mark.guard
 def test_a_processor_without_the_instructions_is_refused(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
-    impossible = Level("strange", {"mcpu": "x86-64-v2"}, frozenset({"fma4", "xop", "avx512fp16"}))
+    impossible = Level("strange", {"kind": "cpu", "mcpu": "x86-64-v2", "threads": 1}, frozenset({"fma4", "avx512fp16"}))
     monkeypatch.setattr("anole.export.stage.choose_levels", lambda *_: [impossible])
     python = export("joined").python()
     with pytest.raises(python.NetworkError, match="the processor lacks instructions"):

@@ -134,7 +134,7 @@ def test_a_missing_file_is_told_how_to_mend_and_that_of_a_task_only_until_it_is_
     (pipeline.project / layout.task_path("a" * 64)).unlink()
     with pytest.raises(DocumentError, match=rf"{'a' * 64}\.json: {missing}"):
         pipeline.receipts(one)
-    receipt = pipeline.project / layout.receipt_path("a" * 64, pipeline.run(one, "a" * 64).key, one.trials)
+    receipt = pipeline.project / layout.receipt_path("a" * 64, pipeline.run(one, "a" * 64).key, one.budget.max_trials)
     receipt.parent.mkdir(parents=True)
     receipt.write_text("{}")
     assert len(pipeline.receipts(one)) == 1

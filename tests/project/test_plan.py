@@ -132,7 +132,7 @@ def test_a_task_is_listed_once_with_all_who_use_it(pipeline: Pipeline, plan: Cal
     extracted(pipeline, "two", (SHARED, 1), (ONLY_TWO, 2))
     shared, dense = plan().tasks
     assert (shared.used_by, dense.used_by) == ({"one": 3, "two": 1}, {"two": 2})
-    assert (shared.measured, shared.trials, shared.best_gflops, shared.tuned) == (0, 3, None, False)
+    assert (shared.measured, shared.budget.trials, shared.best_gflops, shared.tuned) == (0, 3, None, False)
     assert steps(plan())[:2] == [("tune", SHARED.label), ("tune", ONLY_TWO.label)]
 
 

@@ -143,7 +143,7 @@ class Project:
     def anole(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs a stage by hand, in the project's folder."""
         command = [sys.executable, "-m", "anole", *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "lib")}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'lib'}:{self.packages or ''}"}
         return subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=240
         )

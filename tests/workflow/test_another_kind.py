@@ -23,8 +23,9 @@ def test_a_network_is_built_for_a_kind_that_another_package_brings(empty: Projec
     ((target,),) = empty.query("select distinct target from task")
     assert json.loads(target)["kind"] == "abacus" and json.loads(target)["rods"] == 1
     configs = [json.loads(config) for (config,) in empty.query("select config from trial where status = 'ok'")]
-    assert len(configs) == 2
-    assert all((config["auto_unroll_max_step"], config["unroll_explicit"]) == (0, 0) for config in configs)
+    assert [(config["auto_unroll_max_step"], config["unroll_explicit"]) for config in configs] == [(0, 0)] * 2
     assert empty.query("select matched from build_task") == [("tuned",)]
     ((latency_s, error),) = empty.query("select latency_s, relative_error from evaluation")
     assert latency_s > 0 and error < 1e-4
+    exported = empty.anole("export", "builds/chain-wooden-random", "--to", "library", "--level", "tuned")
+    assert exported.returncode == 0 and (empty.folder / "library/libnetwork.so").exists(), exported.stderr

@@ -157,7 +157,14 @@ def export(folder: Path, output: Path, weights: str, levels: tuple[str, ...], pr
     """
     guard_process(f"build {folder.name}")
     from anole.documents.build import read_build
-    from anole.export.stage import export_build
+    from anole.errors import ExportError
+    from anole.targets import kind_of
+    from anole.targets.base import named_object
 
-    spare_torch(read_build(folder).model_spec)
-    export_build(folder, output, weights == "library", levels, prefix)
+    build = read_build(folder)
+    spare_torch(build.model_spec)
+    exporter = kind_of(build.target_description).exporter
+    if exporter is None:
+        kind = build.target_description["kind"]
+        raise ExportError(f"{folder}: found a build for {kind}, which cannot be exported; builds for a cpu can")
+    named_object(exporter)(folder, output, weights == "library", levels, prefix)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from anole.compile.folder import new_folder, write_description
 from anole.compile.matching import coverage, match_tasks, warn_of_untuned, warn_of_wide
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
-from anole.compile.rounding import RoundsTooMuch, coarse_layers, with_fine_tiles
+from anole.compile.rounding import RoundsTooMuch, coarse_layers, with_finer_configs
 from anole.config.entries import ModelSpec
 from anole.documents.build import Build, digests
 from anole.documents.manifest import Manifest, Order
@@ -59,7 +59,7 @@ def compile_build(
 
     An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
     network may have been loaded already, which takes seconds; it is not modified. If it turns out to round too much, it
-    is compiled again without large Winograd tiles.
+    is compiled again with finer configs, such as smaller Winograd tiles.
 
     Raises:
         ExtractError: the network cannot be loaded.
@@ -70,11 +70,11 @@ def compile_build(
     network = match_network(model, manifest, receipts, target, imported, weights)
     with new_folder(folder) as made:
         build, compiled = _compile(network, manifest, settings, target, made)
-        if (layers := coarse_layers(network)) and rounds_too_much is not None and rounds_too_much(made):
-            _log.info("%s: rounds too much; without large Winograd tiles: %s", settings.name, ", ".join(layers))
+        if (layers := coarse_layers(network, target)) and rounds_too_much is not None and rounds_too_much(made):
+            _log.info("%s: rounds too much; compiling again with finer configs of %s", settings.name, ", ".join(layers))
             for path in made.iterdir():
                 path.unlink()
-            build, compiled = _compile(with_fine_tiles(network, target), manifest, settings, target, made)
+            build, compiled = _compile(with_finer_configs(network, target), manifest, settings, target, made)
         warn_of_wide(settings.name, compiled.matches)
         warn_of_untuned(settings.name, compiled.matches, settings.trials)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
@@ -102,13 +102,9 @@ def match_network(
     imported: Imported | None = None,
     weights: Weights = "own",
 ) -> MatchedNetwork:
-    """Returns a network with the best known config of each task; see `compile_build`.
+    """Return a network with the best known config of each task; takes and raises what `compile_build` does.
 
     A network for ranges of sizes has the tasks, and so the configs, that it has at the usual ones.
-
-    Raises:
-        ExtractError: the network cannot be loaded.
-        BuildError: the network differs from its manifest, or a locked config is no part of its space.
     """
     imported = imported if imported is not None else load_model(model, weights)
     from anole.extract.generalised import generalised

@@ -1,66 +1,56 @@
-"""Winograd tiles that round no more than the network bears: which layers have large ones, and what they get instead."""
+"""Configs that round no more than the network bears: which layers round much, and what they get instead."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from anole.compile.matching import Match
 from anole.compile.network_compiler import MatchedNetwork
 from anole.documents.receipt import Receipt
 from anole.record import Config
-from anole.space import ALGORITHM
-from anole.targets.base import WINOGRAD, Target
-from anole.task import Conv2d, Workload
+from anole.targets import kind_of
+from anole.targets.base import Target, named_object
+from anole.task import Workload
 
 RoundsTooMuch = Callable[[Path], bool]
 """Runs a complete build beside its model, see `anole.evaluate.rounding`."""
 
-_FINE_POINTS = 6
-"""The points along a side of the largest tiles that round at most about twice as much as direct convolution, such as
-those of F(4x4, 3x3). Then so does a whole network, however its layers amplify rounding; evaluating allows three times
-the error of a reference. Tiles of eight points round four times as much as these."""
+_Finer = Callable[[Workload, Config], Mapping[str, Sequence[Any]] | None]
 
 
-def coarse_layers(network: MatchedNetwork) -> list[str]:
-    """Returns the layers with large Winograd tiles, except those of locked configs."""
-    return [layer for match in network.matches if _may_be_finer(match) for layer in match.layers]
+def coarse_layers(network: MatchedNetwork, target: Target) -> list[str]:
+    """Returns the layers with finer configs than theirs, except those of locked configs."""
+    return [layer for match in network.matches if _knobs(match, _finer_of(target)) for layer in match.layers]
 
 
-def with_fine_tiles(network: MatchedNetwork, target: Target) -> MatchedNetwork:
-    """Returns a network in which these layers have smaller tiles.
+def with_finer_configs(network: MatchedNetwork, target: Target) -> MatchedNetwork:
+    """Returns a network in which these layers have finer configs.
 
-    A tuned task gets the fastest of its rivals, which include the best of each size; other tasks get a default.
+    A tuned task gets the fastest of its rivals, which include the best of each kind; other tasks get a default.
     """
-    matches = [
-        _fine(match, network.receipts.get(match.task.key), target) if _may_be_finer(match) else match
-        for match in network.matches
-    ]
+    matches = [_refined(match, network.receipts.get(match.task.key), target) for match in network.matches]
     return replace(network, matches=matches)
 
 
-def _may_be_finer(match: Match) -> bool:
-    return match.config is not None and not match.locked and _is_coarse(match.task.workload, match.config)
+def _finer_of(target: Target) -> _Finer:
+    name = kind_of(target.description).finer
+    return (lambda *_: None) if name is None else cast(_Finer, named_object(name))
 
 
-def _is_coarse(workload: Workload, config: Config) -> bool:
-    """Returns whether a config has Winograd tiles of too many points."""
-    if not isinstance(workload, Conv2d) or config.get(ALGORITHM) != WINOGRAD:
-        return False
-    return int(config["tile_size"]) > _largest_fine(workload)
+def _knobs(match: Match, finer: _Finer) -> Mapping[str, Sequence[Any]] | None:
+    return None if match.config is None or match.locked else finer(match.task.workload, match.config)
 
 
-def _largest_fine(workload: Conv2d) -> int:
-    return _FINE_POINTS + 1 - workload.kernel[0]
-
-
-def _fine(match: Match, receipt: Receipt | None, target: Target) -> Match:
-    workload = match.task.workload
-    assert isinstance(workload, Conv2d)
+def _refined(match: Match, receipt: Receipt | None, target: Target) -> Match:
+    finer, workload = _finer_of(target), match.task.workload
+    if (knobs := _knobs(match, finer)) is None:
+        return match
     space = target.space(workload)
     for rival in receipt.rivals if receipt is not None and match.run_key is not None else ():
-        if not _is_coarse(workload, rival.config) and space.rejection(rival.config) is None:
+        if finer(workload, rival.config) is None and space.rejection(rival.config) is None:
             return replace(match, config=rival.config, latency_s=rival.latency_s)
-    smaller = space.restricted({ALGORITHM: [WINOGRAD], "tile_size": [_largest_fine(workload)]}).best_drawn
-    return match.untuned(match.reason or "its tuned config rounds more than the network bears", smaller)
+    reason = match.reason or "its tuned config rounds more than the network bears"
+    return match.untuned(reason, space.restricted(knobs).best_drawn)

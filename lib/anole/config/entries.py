@@ -154,14 +154,37 @@ class TargetSpec:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """How much tasks are tuned.
+
+    Attributes:
+        trials: number of configs to measure: for each task or, if it is shared, for all tasks of a model together; None
+            if only the seconds limit it or, without these, the number of programs.
+        shared: whether a model's tasks share it (``total_trials`` or ``total_seconds``).
+        seconds: how long tasks that share it are tuned together at most (``total_seconds``).
+    """
+
+    trials: int | None
+    shared: bool = False
+    seconds: int | None = None
+
+    @property
+    def max_trials(self) -> int:
+        """The trials as commands and names of files have them; for None, more than are ever measured."""
+        unlimited = 1_000_000 if self.seconds is None else 10_000
+        return unlimited if self.trials is None else self.trials
+
+
+EXHAUSTIVE = Budget(None)
+"""The budget of a search that tries all programs."""
+
+
+@dataclass(frozen=True)
 class BuildSpec:
     """A model to compile for a target.
 
     Attributes:
         tuning: the tuner's preset and all overrides, in plain values.
-        trials: number of configs to measure: for each task or, if the budget is shared, for all tasks together.
-        shared: whether the model's tasks share one budget (``total_trials`` or ``total_seconds``).
-        seconds: how long tasks that share a budget are tuned together at most (``total_seconds``).
         refine: number of candidates of each task to try within the network; 0 disables refining.
     """
 
@@ -169,16 +192,10 @@ class BuildSpec:
     model: str
     target: str
     tuning: Mapping[str, Any] = field(hash=False)
-    trials: int
+    budget: Budget
     seed: int
     path: str = ""
-    shared: bool = False
     refine: int = 0
-    seconds: int | None = None
-
-
-EVERY_PROGRAM = 1_000_000
-"""The budget of a search that tries all programs: more trials than any layer has programs."""
 
 
 @dataclass(frozen=True)
@@ -186,9 +203,8 @@ class AcceleratorOrder:
     """What the front of an accelerator depends on, except for the trials.
 
     Attributes:
-        models: the weight of each network's latency and energy, by its name.
         targets: the description of each target whose hardware is searched, by its name.
-        settings: what else the entry sets, as the kind of target reads it.
+        models, settings: see `AcceleratorSpec`.
     """
 
     models: Mapping[str, float] = field(hash=False)
@@ -203,7 +219,7 @@ class AcceleratorSpec:
     Attributes:
         models: the weight of each network's latency and energy, by its name.
         targets: the targets whose hardware is searched, together.
-        settings: those of the kind of target.
+        settings: what else the entry sets, as the kind of target reads it.
     """
 
     name: str
@@ -215,16 +231,9 @@ class AcceleratorSpec:
     @property
     def searches(self) -> tuple[BuildSpec, ...]:
         """What is tuned for it: each network for each target, by all programs."""
+        tuning = {"preset": "exhaustive"}
         return tuple(
-            BuildSpec(
-                f"{self.name}: {model} for {target}",
-                model,
-                target,
-                {"preset": "exhaustive"},
-                EVERY_PROGRAM,
-                0,
-                self.path,
-            )
+            BuildSpec(f"{self.name}: {model} for {target}", model, target, tuning, EXHAUSTIVE, 0, self.path)
             for model in self.models
             for target in self.targets
         )

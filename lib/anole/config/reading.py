@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.config.accelerators import read_accelerator
-from anole.config.entries import BuildSpec, ModelSpec, Spec, TargetSpec, Varying
+from anole.config.entries import Budget, BuildSpec, ModelSpec, Spec, TargetSpec, Varying
 from anole.config.onnx_files import names_of
 from anole.config.source import check_source
 from anole.config.yaml_file import read_yaml
@@ -26,9 +26,6 @@ _BUDGETS = ("total_seconds", "total_trials", "trials")
 
 _COUNTS = (*_BUDGETS, "seed", "refine")
 """The settings in `tuning` that do not belong to the tuner; all are whole numbers."""
-
-_MOST_TRIALS = 10_000
-"""The most trials that are measured within a budget of seconds."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
@@ -280,11 +277,11 @@ def _build(
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
     tuning = {**defaults, **_tuning(own)}
     name = _name(entry["name"], _LONGEST_BUILD) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
-    budget = next(each for given in (own, defaults) for each in _BUDGETS if each in given)
-    seconds = tuning[budget] if budget == "total_seconds" else None
-    trials, shared = _MOST_TRIALS if seconds else tuning[budget], budget != "trials"
+    kind = next(each for given in (own, defaults) for each in _BUDGETS if each in given)
+    seconds = tuning[kind] if kind == "total_seconds" else None
+    budget = Budget(None if seconds else tuning[kind], kind != "trials", seconds)
     refine = _refine(node, tuning["refine"], targets[target])
-    return BuildSpec(name, model, target, _tuner_of(tuning), trials, tuning["seed"], node.path, shared, refine, seconds)
+    return BuildSpec(name, model, target, _tuner_of(tuning), budget, tuning["seed"], node.path, refine)
 
 
 def _refine(node: Node, refine: int, target: TargetSpec) -> int:

@@ -18,13 +18,10 @@ from anole.ir.ranges import SizeRange
 from anole.keys import Key, Time
 from anole.plain import LATER
 from anole.record import Config
-from anole.targets import get_kind
+from anole.targets import kind_of
 
 FILE = "build.json"
 """The description's name in the folder of a build."""
-
-_NARROW = {"uint8": "int8", "bfloat16": "bf16"}
-"""What people call the precision of a kernel that multiplies a type."""
 
 
 @dataclass(frozen=True)
@@ -150,11 +147,11 @@ class Build:
     @property
     def precision(self) -> str:
         """What its products multiply where that is not float32, and the types of narrow weights, for people."""
-        if (only := get_kind(str(self.target_description["kind"])).multiplies) is not None:
-            return only
-        narrow = sorted({_NARROW.get(kernel.dtype, kernel.dtype) for kernel in self.kernels or () if kernel.dtype})
+        names = kind_of(self.target_description).multiplies
+        dtypes = {kernel.dtype for kernel in self.kernels or () if kernel.dtype} or {"float32"}
+        shown = " and ".join(sorted(names.get(dtype, dtype) for dtype in dtypes))
         weights = sorted({kernel.weights for kernel in self.kernels or () if kernel.weights})
-        return " and ".join(narrow or ["float32"]) + (f", weights in {' and '.join(weights)}" if weights else "")
+        return shown + (f", weights in {' and '.join(weights)}" if weights else "")
 
 
 def _extent(sizes: Mapping[str, int], symbol: str | None, extent: int) -> int:

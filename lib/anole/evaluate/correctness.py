@@ -19,11 +19,12 @@ from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_samples
 from anole.evaluate.engines import Arrays
-from anole.evaluate.narrow import multiplies_bfloat16, narrow_engine
+from anole.evaluate.narrow import narrow_engine
 from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
 from anole.evaluate.quantised import defined_engine
-from anole.targets import get_kind
+from anole.targets import kind_of
+from anole.targets.kind import Rounding
 
 _log = logging.getLogger(__name__)
 
@@ -68,12 +69,11 @@ def with_evidence(
     far = _far_references(build, evaluation)
     if _agreeing(build, evaluation) is not None:
         return evaluation
-    if far and is_narrow(build):
+    if far and (rounding := rounding_of(build)):
         with _warned(build):
             own, beside = _narrow_errors(runner, folder, build)
             # Weights are rounded once, so that nothing but the same outputs is right.
-            is_inexact = multiplies_bfloat16(build.target_description)
-            return replace(evaluation, narrow_error=own if is_inexact else None, rounded_error=beside)
+            return replace(evaluation, narrow_error=own if rounding.dtype else None, rounded_error=beside)
     if far:
         with _warned(build):
             own, reference = _exact_errors(runner, folder, build)
@@ -107,14 +107,14 @@ def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
         )
 
 
-def is_narrow(build: Build) -> bool:
-    """Returns whether a build rounds numbers or weights that its references do not."""
-    return "weights" in build.target_description or multiplies_bfloat16(build.target_description)
+def rounding_of(build: Build) -> Rounding | None:
+    """Return how a build rounds numbers or weights that its references do not; None if not at all."""
+    return kind_of(build.target_description).rounding(build.target_description)
 
 
 def _max_error(build: Build) -> float:
     """Returns the largest error of a build beside a reference that needs no other evidence."""
-    return _MAX_NARROW_ERROR if is_narrow(build) else MAX_RELATIVE_ERROR
+    return _MAX_NARROW_ERROR if rounding_of(build) else MAX_RELATIVE_ERROR
 
 
 def _multiplies_bytes(build: Build) -> bool:
@@ -130,7 +130,7 @@ def _largest_chance(build: Build) -> float:
 def remedy(build: Build) -> str:
     """Return what a user can do if it is rounding that makes outputs differ; empty if nothing."""
     configs = [task.config for task in build.tasks if task.config is not None]
-    return get_kind(str(build.target_description["kind"])).remedy(configs)
+    return kind_of(build.target_description).remedy(configs)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from anole.documents.build import read_build
 from anole.errors import AnoleError
 from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
-from anole.evaluate.correctness import MAX_RELATIVE_ERROR, is_narrow
+from anole.evaluate.correctness import MAX_RELATIVE_ERROR, rounding_of
 from anole.evaluate.starts import start_reference
 from anole.targets import get_device, get_target
 
@@ -31,7 +31,7 @@ def rounds_too_much(folder: Path) -> bool:
     """
     build = read_build(folder)
     target = get_target(build.target_description)
-    if target.absence() is not None or is_narrow(build):
+    if target.absence() is not None or rounding_of(build):
         return False
     try:
         with ProcessPoolExecutor(1, get_context("spawn")) as apart:

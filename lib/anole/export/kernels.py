@@ -24,8 +24,8 @@ from anole.export.memory import rounded
 from anole.export.sequence import KernelSequence, check_kernels, lower_calls, read_sequence
 from anole.ir.nodes import collect, with_values
 from anole.ir.symbols import computed_extents, largest, range_of, with_extents
+from anole.targets import get_device
 from anole.targets.base import Device
-from anole.targets.cpu.device.builder import llvm_target
 
 _ALLOCATING = "TVMBackendAllocWorkspace"
 _LOWERING = "tirx.LowerTVMBuiltin"
@@ -70,7 +70,7 @@ def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, wo
     if not lowered.kernels.kernels:
         return
     options: dict[str, Any] = {**target.compiler_options, "tirx.disable_assert": True}
-    processor = llvm_target({**level.description, "threads": target.threads})
+    processor = get_device(level.description).compiler_target()
     try:
         with tvm.transform.PassContext(config=options, instruments=[workspaces]):
             library = tvm.tirx.build(lowered.functions, target=processor, pipeline=target.compiler_pipeline())

@@ -9,7 +9,7 @@ from typing import Any
 from tvm.target import codegen
 
 from anole.errors import ExportError
-from anole.targets.cpu.device.builder import llvm_target
+from anole.targets import get_device
 
 GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 """The levels that every library may have beside the one that the build was tuned for, the best first."""
@@ -18,54 +18,28 @@ TUNED = "tuned"
 
 _EAX, _EBX, _ECX, _EDX = range(4)
 
-_BITS: dict[str, tuple[int, int, int, int]] = {
-    "sse3": (1, 0, _ECX, 0),
-    "pclmul": (1, 0, _ECX, 1),
-    "ssse3": (1, 0, _ECX, 9),
-    "fma": (1, 0, _ECX, 12),
-    "cx16": (1, 0, _ECX, 13),
-    "sse4.1": (1, 0, _ECX, 19),
-    "sse4.2": (1, 0, _ECX, 20),
-    "movbe": (1, 0, _ECX, 22),
-    "popcnt": (1, 0, _ECX, 23),
-    "aes": (1, 0, _ECX, 25),
-    "avx": (1, 0, _ECX, 28),
-    "f16c": (1, 0, _ECX, 29),
-    "bmi": (7, 0, _EBX, 3),
-    "avx2": (7, 0, _EBX, 5),
-    "bmi2": (7, 0, _EBX, 8),
-    "avx512f": (7, 0, _EBX, 16),
-    "avx512dq": (7, 0, _EBX, 17),
-    "avx512ifma": (7, 0, _EBX, 21),
-    "avx512cd": (7, 0, _EBX, 28),
-    "sha": (7, 0, _EBX, 29),
-    "avx512bw": (7, 0, _EBX, 30),
-    "avx512vl": (7, 0, _EBX, 31),
-    "avx512vbmi": (7, 0, _ECX, 1),
-    "avx512vbmi2": (7, 0, _ECX, 6),
-    "gfni": (7, 0, _ECX, 8),
-    "vaes": (7, 0, _ECX, 9),
-    "vpclmulqdq": (7, 0, _ECX, 10),
-    "avx512vnni": (7, 0, _ECX, 11),
-    "avx512bitalg": (7, 0, _ECX, 12),
-    "avx512vpopcntdq": (7, 0, _ECX, 14),
-    "avx512vp2intersect": (7, 0, _EDX, 8),
-    "avx512fp16": (7, 0, _EDX, 23),
-    "avxvnni": (7, 1, _EAX, 4),
-    "avx512bf16": (7, 1, _EAX, 5),
-    "avxifma": (7, 1, _EAX, 23),
-    "avxvnniint8": (7, 1, _EDX, 4),
-    "avxneconvert": (7, 1, _EDX, 5),
-    "avxvnniint16": (7, 1, _EDX, 10),
-    "sahf": (0x80000001, 0, _ECX, 0),
-    "lzcnt": (0x80000001, 0, _ECX, 5),
-    "sse4a": (0x80000001, 0, _ECX, 6),
-    "xop": (0x80000001, 0, _ECX, 11),
-    "fma4": (0x80000001, 0, _ECX, 16),
-    "tbm": (0x80000001, 0, _ECX, 21),
-}
-"""LLVM's features that compute on data, so that any kernel may contain them, and where ``cpuid`` tells of each: leaf,
-sub-leaf, number of the register, bit."""
+_REGISTERS: dict[tuple[int, int, int], dict[str, int]] = {
+    (1, 0, _ECX): {
+        "sse3": 0, "pclmul": 1, "ssse3": 9, "fma": 12, "cx16": 13, "sse4.1": 19, "sse4.2": 20, "movbe": 22,
+        "popcnt": 23, "aes": 25, "avx": 28, "f16c": 29,
+    },
+    (7, 0, _EBX): {
+        "bmi": 3, "avx2": 5, "bmi2": 8, "avx512f": 16, "avx512dq": 17, "avx512ifma": 21, "avx512cd": 28, "sha": 29,
+        "avx512bw": 30, "avx512vl": 31,
+    },
+    (7, 0, _ECX): {
+        "avx512vbmi": 1, "avx512vbmi2": 6, "gfni": 8, "vaes": 9, "vpclmulqdq": 10, "avx512vnni": 11,
+        "avx512bitalg": 12, "avx512vpopcntdq": 14,
+    },
+    (7, 0, _EDX): {"avx512vp2intersect": 8, "avx512fp16": 23},
+    (7, 1, _EAX): {"avxvnni": 4, "avx512bf16": 5, "avxifma": 23},
+    (7, 1, _EDX): {"avxvnniint8": 4, "avxneconvert": 5, "avxvnniint16": 10},
+    (0x80000001, 0, _ECX): {"sahf": 0, "lzcnt": 5, "sse4a": 6, "xop": 11, "fma4": 16, "tbm": 21},
+}  # fmt: skip
+"""LLVM's features that compute on data, which any kernel may contain, and their bits by the register of ``cpuid`` that
+reports them: leaf, sub-leaf, number of the register."""
+
+_BITS = {name: (*register, bit) for register, bits in _REGISTERS.items() for name, bit in bits.items()}
 
 
 @dataclass(frozen=True)
@@ -106,5 +80,5 @@ def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) ->
 
 
 def _level(description: Mapping[str, Any]) -> Level:
-    known = codegen.llvm_get_cpu_features(llvm_target(description))
+    known = codegen.llvm_get_cpu_features(get_device(description).compiler_target())
     return Level(description["mcpu"], description, frozenset(map(str, known)) & _BITS.keys())

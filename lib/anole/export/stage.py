@@ -29,8 +29,7 @@ from anole.export.memory import pack_weights
 from anole.export.sequence import Operand
 from anole.export.source import Network, kernel_list_text, plan_text, tables_text
 from anole.ir.ranges import checked_sizes
-from anole.targets import get_target
-from anole.targets.cpu.target import CpuTarget
+from anole.targets import get_device
 
 _log = logging.getLogger(__name__)
 
@@ -73,10 +72,7 @@ def export_build(
     build = read_build(source)
     if not _PREFIX.fullmatch(prefix):
         raise ExportError(f"found prefix {prefix!r}; it begins the names of functions, so give up to 32 of a-z, 0-9, _")
-    target = get_target(build.target_description)
-    if not isinstance(target, CpuTarget):
-        kind = build.target_description.get("kind")
-        raise ExportError(f"{source}: found a build for {kind}; only builds for a cpu can be exported")
+    target = get_device(build.target_description)
     check_folder(folder)
     chosen = choose_levels(target.description, levels)
     lowered = lower_build(build, target)

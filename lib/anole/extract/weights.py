@@ -10,13 +10,13 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import partial
 from itertools import product
 from typing import Any, Literal
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
+from torch.overrides import TorchFunctionMode
 
 Weights = Literal["own", "drawn", "any"]
 """Which weights a model has: its own ones, which are drawn if it comes without; drawn ones in any case; or whatever
@@ -151,7 +151,7 @@ def _calibrate(
     pairs = [_pair(each, generator) for each in arguments]
     for given in (pairs, list(arguments)):
         done: set[int] = set()
-        with ExitStack() as hooks:
+        with _DepthwiseByTaps(), ExitStack() as hooks:
             for layer in network.modules():
                 _hook(layer, done, hooks)
             try:
@@ -191,31 +191,28 @@ def _hook(layer: torch.nn.Module, done: set[int], hooks: ExitStack) -> None:
         hooks.callback(layer.register_forward_pre_hook(once(_set_statistics)).remove)
     elif isinstance(layer, (_ConvNd, torch.nn.Linear)) and "weight" in layer._parameters:
         hooks.callback(layer.register_forward_hook(once(_set_scale)).remove)
-        if _is_depthwise(layer):
-            # In double precision, torch takes seconds for it.
-            layer._conv_forward = partial(_by_taps, layer)  # type: ignore[method-assign, arg-type]
-            hooks.callback(delattr, layer, "_conv_forward")
 
 
-def _is_depthwise(layer: torch.nn.Module) -> bool:
-    """Returns whether `_by_taps` computes what a layer does."""
-    return (
-        type(layer) is torch.nn.Conv2d
-        and layer.groups == layer.in_channels == layer.out_channels > 1
-        and layer.padding_mode == "zeros"
-        and not isinstance(layer.padding, str)
-    )
+class _DepthwiseByTaps(TorchFunctionMode):
+    """A context in which depthwise layers are computed by `_by_taps`: in double precision, torch takes seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.conv2d and len(args) == 7 and all(isinstance(each, tuple) for each in args[3:6]):
+            data, weight, *_, groups = args
+            if data.dim() == 4 and groups == data.shape[1] == len(weight) > 1:
+                return _by_taps(*args[:6])
+        return func(*args, **(kwargs or {}))
 
 
 def _by_taps(
-    layer: torch.nn.Conv2d, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *geometry: tuple[int, int]
 ) -> torch.Tensor:
     """Returns a depthwise convolution, one product for each tap of the kernel, some rows at a time in the cache."""
-    (high, wide), (down, right) = (tuple(map(int, sizes)) for sizes in (layer.padding, layer.stride))
+    (down, right), (high, wide), dilation = geometry
     padded = torch.nn.functional.pad(data, (wide, wide, high, high)).permute(0, 2, 3, 1).contiguous()
     rows, columns = (
         (size - gap * (taps - 1) - 1) // step + 1
-        for size, gap, taps, step in zip(padded.shape[1:3], layer.dilation, weight.shape[2:], layer.stride, strict=True)
+        for size, gap, taps, step in zip(padded.shape[1:3], dilation, weight.shape[2:], geometry[0], strict=True)
     )
     found = padded.new_zeros(len(data), rows, columns, len(weight))
     if bias is not None:
@@ -224,7 +221,7 @@ def _by_taps(
     for image, first in product(range(len(data)), range(0, rows, n_rows)):
         part = found[image, first : first + n_rows]
         for row, column in product(*map(range, weight.shape[2:])):
-            top, left = first * down + row * layer.dilation[0], column * layer.dilation[1]
+            top, left = first * down + row * dilation[0], column * dilation[1]
             ends = top + down * (len(part) - 1) + 1, left + right * (columns - 1) + 1
             part.addcmul_(padded[image, top : ends[0] : down, left : ends[1] : right], weight[:, 0, row, column])
     return found.permute(0, 3, 1, 2)

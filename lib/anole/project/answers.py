@@ -151,7 +151,7 @@ class Answers:
 
     def seconds(self, job: Wildcards) -> str:
         """Returns the option for the seconds of tasks that share a budget, if it has any."""
-        seconds = self._build_of_budget(job).seconds
+        seconds = self._build_of_budget(job).budget.seconds
         return "" if seconds is None else f"--seconds {seconds}"
 
     def build_files(self, job: Wildcards) -> list[Path]:
@@ -247,7 +247,7 @@ class Answers:
         """Returns a build whose tasks share the budget of a job."""
         weights = self.pipeline.read_manifest(job.model, job.target).weights
         for build in self.pipeline.spec.builds.values():
-            if build.shared and (build.model, build.target) == (job.model, job.target):
+            if build.budget.shared and (build.model, build.target) == (job.model, job.target):
                 if self.pipeline.shared_key(build, weights) == job.key:
                     return build
         raise KeyError(job.key)

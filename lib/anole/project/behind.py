@@ -88,7 +88,7 @@ def _comparable(
     pipeline: Pipeline, build: BuildSpec, content: ShardContent, config: Config
 ) -> tuple[Sequence[Trial], Sequence[Confirmation]]:
     """Returns the trials within a build's budget and their confirmations, of the same hardware where it is searched."""
-    trials = content.trials[: build.trials]
+    trials = content.trials[: build.budget.max_trials]
     confirmations = last_round(content.confirmations, len(trials))
     if pipeline.place(build.target) != Place.SIMULATOR:
         return trials, confirmations

@@ -142,8 +142,8 @@ class Pipeline:
             target=build.target,
             origin=self.origin(build.model, build.target),
             preset=self.tuners[build.name].preset,
-            trials=build.trials,
-            shared=build.shared,
+            trials=build.budget.max_trials,
+            shared=build.budget.shared,
             seed=build.seed,
             lock=None if locked is None else locked.key,
         )
@@ -211,18 +211,18 @@ class Pipeline:
 
         Raises as `read_manifest`.
         """
-        weights = self.read_manifest(build.model, build.target).weights
-        if build.shared:
+        weights, trials = self.read_manifest(build.model, build.target).weights, build.budget.max_trials
+        if build.budget.shared:
             key = self.shared_key(build, weights)
-            return dict.fromkeys(weights, layout.shared_receipts_path(build.model, build.target, key, build.trials))
-        return {key: layout.receipt_path(key, self.run(build, key).key, build.trials) for key in weights}
+            return dict.fromkeys(weights, layout.shared_receipts_path(build.model, build.target, key, trials))
+        return {key: layout.receipt_path(key, self.run(build, key).key, trials) for key in weights}
 
     def unmeasured(self, build: BuildSpec) -> list[str]:
         """Returns the labels of the tasks that a build needs tuned and that have trials left to measure.
 
         Raises as `read_manifest` and `recorded`.
         """
-        receipts = self.receipts_of_tasks(build)
+        budget, receipts = build.budget, self.receipts_of_tasks(build)
         tasks = [
             task
             for task in self.read_manifest(build.model, build.target).tasks
@@ -230,22 +230,24 @@ class Pipeline:
         ]
         contents = {task.key: self.recorded(build, task.key) for task in tasks}
         counts = {key: 0 if content is None else len(content.trials) for key, content in contents.items()}
-        if build.shared:
+        if budget.shared:
             elapsed_s = sum(content.trials[-1].elapsed_s for content in contents.values() if content and content.trials)
-            if build.seconds is not None and elapsed_s >= build.seconds:
+            if budget.seconds is not None and elapsed_s >= budget.seconds:
                 return []
             counts = dict.fromkeys(counts, sum(counts.values()))
-        return [task.label for task in tasks if self._is_tuned(build, task.key) and counts[task.key] < build.trials]
+        return [
+            task.label for task in tasks if self._is_tuned(build, task.key) and counts[task.key] < budget.max_trials
+        ]
 
     def _is_tuned(self, build: BuildSpec, task_key: str) -> bool:
         """Returns whether a task is to be tuned for a build: not without trials, and not if its config is locked."""
         locked = self.locked(build)
-        return build.trials > 0 and (locked is None or task_key not in locked.tasks)
+        return build.budget.max_trials > 0 and (locked is None or task_key not in locked.tasks)
 
     def _refuse_unmeasurable(self, build: BuildSpec) -> None:
         """Raises SpecError for a build that has trials to measure on an absent target."""
         absence = self.absences.get(build.target)
-        if absence is None or not build.trials:
+        if absence is None or not build.budget.max_trials:
             return
         try:
             missing = self.unmeasured(build)
@@ -263,7 +265,7 @@ class Pipeline:
 
     def shared_key(self, build: BuildSpec, weights: Mapping[str, int]) -> str:
         """Returns the content key of a shared budget: it covers the tasks' runs and weights, in order, and seconds."""
-        seconds = [] if build.seconds is None else [build.seconds]
+        seconds = [] if build.budget.seconds is None else [build.budget.seconds]
         return content_key([*([self.run(build, key).key, weight] for key, weight in weights.items()), *seconds])
 
     def place(self, target: str) -> Place:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anole.config.entries import EVERY_PROGRAM, BuildSpec
+from anole.config.entries import EXHAUSTIVE, Budget, BuildSpec
 from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.documents.manifest import ListedTask, read_manifest
@@ -23,13 +23,10 @@ class PlannedTask:
     Attributes:
         used_by: how often each model contains it, by the model's name.
         layers: the names of the layers that are this task, by the model's name.
-        trials: the task's budget or, if it is shared, the budget of all tasks together.
-        shared: whether the task shares the budget with the other tasks of the model.
-        measured: number of configs that the run has measured, at most `trials`.
+        measured: number of configs that the run has measured, at most the budget's trials.
         best_gflops: the best of the measured configs, in GFLOP/s; None if none worked.
         receipt: path of the receipt that shows that the task is tuned.
         locked: whether all builds that use it lock its config, so that it is not tuned.
-        seconds: the shared budget, where it is one of seconds.
     """
 
     key: str
@@ -38,28 +35,27 @@ class PlannedTask:
     used_by: Mapping[str, int]
     layers: Mapping[str, tuple[str, ...]]
     preset: str
-    trials: int
-    shared: bool
+    budget: Budget
     measured: int
     failures: int
     best_gflops: float | None
     tuned: bool
     receipt: Path
     locked: bool = False
-    seconds: int | None = None
 
     @property
     def spent(self) -> str:
         """The measured trials and the budget, as text."""
-        if not self.trials:
+        budget = self.budget
+        if not budget.max_trials:
             return "none"
         if self.locked and not self.measured:
             return "locked"
-        if self.seconds is not None:
-            return f"{self.measured} in {self.seconds} s shared"
-        if self.trials == EVERY_PROGRAM:
+        if budget.seconds is not None:
+            return f"{self.measured} in {budget.seconds} s shared"
+        if budget == EXHAUSTIVE:
             return f"{self.measured}, all programs" if self.tuned else f"{self.measured} of all"
-        return f"{self.measured} of {self.trials} shared" if self.shared else f"{self.measured}/{self.trials}"
+        return f"{self.measured} of {budget.trials} shared" if budget.shared else f"{self.measured}/{budget.trials}"
 
 
 @dataclass(frozen=True)
@@ -178,14 +174,14 @@ def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec], needed: Collection[P
                 task,
                 used_by={**task.used_by, build.model: entry.weight},
                 layers={**task.layers, build.model: entry.layers},
-                locked=build.trials > 0 and receipt not in needed,
+                locked=build.budget.max_trials > 0 and receipt not in needed,
             )
     return list(tasks.values())
 
 
 def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: Path) -> PlannedTask:
     content = pipeline.recorded(build, entry.key)
-    trials = () if content is None else content.trials[: build.trials]
+    trials = () if content is None else content.trials[: build.budget.max_trials]
     gflops = [trial.gflops for trial in trials if trial.gflops is not None]
     return PlannedTask(
         key=entry.key,
@@ -194,13 +190,11 @@ def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: P
         used_by={},
         layers={},
         preset=pipeline.tuners[build.name].preset,
-        trials=build.trials,
-        shared=build.shared,
-        seconds=build.seconds,
+        budget=build.budget,
         measured=len(trials),
         failures=len(trials) - len(gflops),
         best_gflops=max(gflops, default=None),
-        tuned=not build.trials or (pipeline.project / receipt).exists(),
+        tuned=not build.budget.max_trials or (pipeline.project / receipt).exists(),
         receipt=receipt,
     )
 
@@ -211,13 +205,14 @@ def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
         if not task.tuned and not task.locked:
             sharing.setdefault(task.receipt, []).append(task)
     for first, *others in sharing.values():
-        if first.trials == EVERY_PROGRAM:
+        budget = first.budget
+        if budget == EXHAUSTIVE:
             yield PlannedStep("tune", first.label, "all programs")
             continue
-        left = max(first.trials - sum(task.measured for task in (first, *others)), 0)
-        budget = f"{left} of {first.trials} trials" if first.seconds is None else f"{first.seconds} s of trials"
-        work = f"{budget} with {first.preset}"
-        subject = f"{len(others) + 1} tasks of {', '.join(first.used_by)}" if first.shared else first.label
+        left = max(budget.max_trials - sum(task.measured for task in (first, *others)), 0)
+        trials = f"{left} of {budget.trials} trials" if budget.seconds is None else f"{budget.seconds} s of trials"
+        work = f"{trials} with {first.preset}"
+        subject = f"{len(others) + 1} tasks of {', '.join(first.used_by)}" if budget.shared else first.label
         yield PlannedStep("tune", subject, work)
 
 

@@ -51,7 +51,7 @@ def _totals(plan: Plan) -> str:
 
 
 def _state(task: PlannedTask) -> str:
-    if not task.trials:
+    if not task.budget.max_trials:
         return "with the default config (no trials)"
     return "locked" if task.locked else f"tuned with {task.preset}" if task.tuned else "to tune"
 

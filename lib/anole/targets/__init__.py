@@ -46,14 +46,19 @@ def usable_kinds() -> Iterator[Kind]:
             yield get_kind(name)
 
 
+def kind_of(description: Mapping[str, Any]) -> Kind:
+    """Return the kind of a described target; raises TargetError if it is unknown."""
+    return get_kind(str(description.get("kind")))
+
+
 def get_target(description: Mapping[str, Any]) -> Device | Simulator:
-    """Returns the target that a description names; raises TargetError if its kind is unknown."""
-    return get_kind(str(description.get("kind"))).target(description)
+    """Return a described target; raises TargetError if its kind is unknown."""
+    return kind_of(description).target(description)
 
 
 def get_observable(description: Mapping[str, Any]) -> Observable | None:
     """Returns the target that a description names, or None if kernels cannot be timed one by one on its kind."""
-    kind = get_kind(str(description.get("kind")))
+    kind = kind_of(description)
     return cast("Observable", kind.target(description)) if kind.observable else None
 
 

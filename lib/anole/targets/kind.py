@@ -49,6 +49,19 @@ class Exploration:
 
 
 @dataclass(frozen=True)
+class Rounding:
+    """How a low-precision target rounds numbers that a network has in float32.
+
+    Attributes:
+        dtype: the type of the operands of products; None for float32.
+        stores_weights: whether dense layers store weights in fewer bits, of which `Target.narrowed` decides.
+    """
+
+    dtype: str | None = None
+    stores_weights: bool = False
+
+
+@dataclass(frozen=True)
 class Kind:
     """Everything that the rest of Anole knows about a kind of target; the `settings` module of its folder makes one.
 
@@ -71,8 +84,12 @@ class Kind:
         exploration: how its hardware is explored, if that can be searched.
         remedy: what a user can set if outputs of a build with some configs differ by rounding, as the end of a message;
             empty if nothing.
+        finer: a function like `anole.targets.shared.output_tiles.finer_tiles`, as ``module:object``, if some configs
+            round more than the definition of an operator.
+        rounding: how a described target rounds; None for float32.
+        exporter: a function like `anole.export.stage.export_build`, as ``module:object``, if builds can be exported.
         rules: the file of rules that it adds to the workflow, which sees everything in ``rules/common.smk``.
-        multiplies: the type of all numbers that its targets multiply, for people; None where targets differ.
+        multiplies: what people call the types that its kernels multiply, by TVM's names; others keep these.
         quantizes_models: whether targets with some settings are for models in 8 bits, to which others are quantized.
         serves_ranges: whether one build serves ranges of sizes (``{batch: 1..16}``).
     """
@@ -89,8 +106,11 @@ class Kind:
     commands: Mapping[str, str] = field(default_factory=dict, hash=False)
     sections: tuple[str, ...] = ()
     exploration: Exploration | None = None
+    finer: str | None = None
+    rounding: Callable[[Mapping[str, Any]], Rounding | None] = lambda _: None
+    exporter: str | None = None
     rules: Path | None = None
-    multiplies: str | None = None
+    multiplies: Mapping[str, str] = field(default_factory=dict, hash=False)
     remedy: Callable[[Sequence[Config]], str] = lambda _: ""
     quantizes_models: Callable[[Mapping[str, Any]], bool] = lambda _: False
     serves_ranges: bool = False

@@ -165,6 +165,7 @@ class TargetContract:
         kind = get_kind(target.description["kind"])
         assert all(named_object(place).name == name for name, place in kind.commands.items())
         assert all(callable(named_object(place).make) for place in kind.sections)
+        assert all(callable(named_object(place)) for place in (kind.finer, kind.exporter) if place is not None)
 
     def test_what_is_described_again_is_the_same(self, target: Target) -> None:
         """A description is stored as JSON, in a task and in a build."""

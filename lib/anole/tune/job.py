@@ -51,10 +51,7 @@ class TaskTuning:
     the target measures nothing: it only reads the shard, and a trial that the shard lacks is a TargetError.
 
     Args:
-        task: the task to tune.
-        options: how to tune it.
         measurers: the open measurers of all tasks that are tuned together.
-        weight: how often the model runs the task.
         limit: number of trials of the shard that count at most; all of them when None.
         site: where candidates run; None where they are simulated.
         watch: is told of events after they are recorded.
@@ -66,12 +63,11 @@ class TaskTuning:
         options: TuneOptions,
         measurers: Measurers,
         *,
-        weight: int = 1,
         limit: int | None = None,
         site: Site | None = None,
         watch: Watch = NOBODY,
     ) -> None:
-        self.task, self.weight = task, weight
+        self.task = task
         self._options, self._settings, self._limit = options, options.settings, limit
         self._target, self._site, self._remote = get_target(task.target), site, site.remote if site else None
         self._measurers, self._told = measurers, watch
@@ -111,29 +107,9 @@ class TaskTuning:
         return self._recorded if self._is_complete else ()
 
     @property
-    def n_trials(self) -> int:
-        """Number of trials that count so far."""
-        return len(self.trials)
-
-    @property
     def elapsed_s(self) -> float:
         """Seconds that searching and measuring took until the last of these trials."""
         return self.trials[-1].elapsed_s if self.trials else 0.0
-
-    @property
-    def n_failures(self) -> int:
-        """Number of these trials that failed."""
-        return sum(trial.measurement.status is not Status.OK for trial in self.trials)
-
-    @property
-    def best_gflops(self) -> float:
-        """Speed of the fastest trial, in GFLOP/s; 0 if there is none."""
-        return max((trial.gflops or 0.0 for trial in self.trials), default=0.0)
-
-    @property
-    def latency_s(self) -> float:
-        """Seconds that one run of the model spends on the task; at 1 GFLOP/s before the first success."""
-        return self.weight * self.task.workload.flop / 1e9 / (self.best_gflops or 1.0)
 
     @property
     def done(self) -> bool:
@@ -146,9 +122,9 @@ class TaskTuning:
         return math.inf if self._search is None else self._search.subject.space.n_programs
 
     @property
-    def expected_saving_s(self) -> float:
-        """Seconds of one run of the model that the next iteration is expected to save."""
-        return self.latency_s * (self._search.expected_gain if self._search is not None else 1.0)
+    def expected_gain(self) -> float:
+        """Share of the best latency that the next iteration is expected to save; 1 before the first."""
+        return 1.0 if self._search is None else self._search.expected_gain
 
     def advance(self, n_trials: int) -> None:
         """Tunes until the task has `n_trials` trials in total or is done."""
@@ -224,7 +200,7 @@ class TaskTuning:
         try:
             yield
         except MeasureError as error:
-            raise type(error)(f"{error}; running again continues after {self.n_trials} trials") from error
+            raise type(error)(f"{error}; running again continues after {len(self.trials)} trials") from error
 
     @property
     def _absence(self) -> str | None:

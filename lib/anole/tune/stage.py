@@ -7,17 +7,18 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from anole.documents import layout
 from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import SharedReceipts, TuningReceipt, write_receipt
-from anole.measure.site import Site, site_of
+from anole.measure.site import site_of
+from anole.record import Status
 from anole.search.budget import spend
 from anole.search.watch import Watch
 from anole.targets import get_target
 from anole.targets.base import Place
-from anole.targets.rpc.address import Remote
 from anole.task import Task
 from anole.tune.job import SUSPECT, TaskTuning
 from anole.tune.measurers import Measurers
@@ -46,7 +47,8 @@ def tune_task(
         StoreError: the shard cannot be used.
     """
     task, n_trials = read_task(task_path), options.n_trials
-    with _tunings(task.label, {task: 1}, options, limit=n_trials) as (tuning,):
+    with _claims(task.label, {task: 1}, options, limit=n_trials) as (claim,):
+        tuning = claim.tuning
         if failures_again:
             tuning.measure_failures_again()
         tuning.advance(n_trials)
@@ -66,9 +68,9 @@ def tune_model(
     """
     manifest = read_manifest(manifest_path)
     weights = {read_task(tasks_dir / f"{key}.json"): weight for key, weight in sorted(manifest.weights.items())}
-    with _tunings(manifest.model, weights, options) as tunings:
-        spend(tunings, options.n_trials, options.settings.batch, seconds)
-        receipts = tuple(tuning.receipt(tuning.n_trials) for tuning in tunings)
+    with _claims(manifest.model, weights, options) as claims:
+        spend(claims, options.n_trials, options.settings.batch, seconds)
+        receipts = tuple(claim.tuning.receipt(claim.n_trials) for claim in claims)
     for receipt in receipts:
         _tell(receipt, tasks_dir / f"{receipt.task_key}.json")
     trials = counted(sum(receipt.measured for receipt in receipts), "trial")
@@ -87,27 +89,65 @@ def record_trials(tasks: Sequence[Task], options: TuneOptions, seconds: float = 
         if time.monotonic() >= ends_s:
             return n_done
         label = f"{n_done + 1} of {len(tasks)}: {task.label}"
-        with _tunings(label, {task: 1}, options, limit=options.n_trials) as (tuning,):
-            tuning.advance(options.n_trials)
+        with _claims(label, {task: 1}, options, limit=options.n_trials) as (claim,):
+            claim.advance(options.n_trials)
     return len(tasks)
 
 
+@dataclass(frozen=True)
+class _Claim:
+    """The claim of a task that a model runs `weight` times on the trials of a budget; see `Claimant`."""
+
+    tuning: TaskTuning
+    weight: int
+
+    @property
+    def n_trials(self) -> int:
+        return len(self.tuning.trials)
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.tuning.elapsed_s
+
+    @property
+    def done(self) -> bool:
+        return self.tuning.done
+
+    @property
+    def best_gflops(self) -> float:
+        return max((trial.gflops or 0.0 for trial in self.tuning.trials), default=0.0)
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds that one run of the model spends on the task; at 1 GFLOP/s before the first success."""
+        return self.weight * self.tuning.task.workload.flop / 1e9 / (self.best_gflops or 1.0)
+
+    @property
+    def expected_saving_s(self) -> float:
+        return self.latency_s * self.tuning.expected_gain
+
+    def advance(self, n_trials: int) -> None:
+        self.tuning.advance(n_trials)
+
+
 @contextmanager
-def _tunings(
+def _claims(
     label: str, weights: Mapping[Task, int], options: TuneOptions, limit: int | None = None
-) -> Iterator[Sequence[TaskTuning]]:
+) -> Iterator[Sequence[_Claim]]:
     """Enters the tunings of tasks of one target, which share processes and a line of progress."""
-    tunings: list[TaskTuning] = []
+    claims: list[_Claim] = []
     with ExitStack() as stack:
-        progress = stack.enter_context(Progress(label, options.n_trials))
-        site = _enter_site(stack, next(iter(weights)), options.remote) if weights else None
-        measurers = stack.enter_context(Measurers())
-        watch = Watch(trial=lambda _: progress.update(*_overall(tunings)))
+        enter = stack.enter_context
+        progress = enter(Progress(label, options.n_trials))
+        target = next((get_target(task.target) for task in weights), None)
+        site = None if target is None or target.place is Place.SIMULATOR else enter(site_of(target, options.remote))
+        measurers = enter(Measurers())
+        watch = Watch(trial=lambda _: progress.update(*_overall(claims)))
         for task, weight in weights.items():
-            tuning = TaskTuning(task, options, measurers, weight=weight, limit=limit, site=site, watch=watch)
-            tunings.append(stack.enter_context(tuning))
-        progress.update(*_overall(tunings))
-        yield tunings
+            tuning = TaskTuning(task, options, measurers, limit=limit, site=site, watch=watch)
+            claims.append(_Claim(enter(tuning), weight))
+        progress.update(*_overall(claims))
+        yield claims
 
 
 def _tell(receipt: TuningReceipt, task_path: Path) -> None:
@@ -118,17 +158,11 @@ def _tell(receipt: TuningReceipt, task_path: Path) -> None:
         logger.warning("if the machine was at fault, `%s`, with the same tuner, measures them again", command)
 
 
-def _enter_site(stack: ExitStack, task: Task, remote: Remote | None) -> Site | None:
-    """Returns the site of a task's candidates, entered on the stack; None where they are simulated."""
-    target = get_target(task.target)
-    return None if target.place is Place.SIMULATOR else stack.enter_context(site_of(target, remote))
-
-
-def _overall(tunings: Sequence[TaskTuning]) -> tuple[int, float, int, float]:
+def _overall(claims: Sequence[_Claim]) -> tuple[int, float, int, float]:
     """Returns the trials, the overall speed in GFLOP/s (0 before a success), the failures, and the most trials."""
-    flop = sum(tuning.weight * tuning.task.workload.flop for tuning in tunings)
-    latency_s = sum(tuning.latency_s for tuning in tunings)
-    trials, failures = sum(tuning.n_trials for tuning in tunings), sum(tuning.n_failures for tuning in tunings)
-    has_worked = any(tuning.best_gflops for tuning in tunings)
-    most = sum(tuning.n_programs for tuning in tunings)
-    return trials, flop / latency_s / 1e9 if has_worked else 0.0, failures, most
+    trials = [trial for claim in claims for trial in claim.tuning.trials]
+    failures = sum(trial.measurement.status is not Status.OK for trial in trials)
+    flop = sum(claim.weight * claim.tuning.task.workload.flop for claim in claims)
+    latency_s = sum(claim.latency_s for claim in claims)
+    gflops = flop / latency_s / 1e9 if any(claim.best_gflops for claim in claims) else 0.0
+    return len(trials), gflops, failures, sum(claim.tuning.n_programs for claim in claims)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from typing import Any
 
 import onnx
@@ -14,8 +13,9 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from anole.extract.onnx.graphs import opset_of
 from anole.extract.onnx.operators import CONVERTERS
-from anole.extract.onnx.operators.call import Call, Converter
+from anole.extract.onnx.operators.call import Call
 
 
 def import_graph(
@@ -26,10 +26,11 @@ def import_graph(
     Raises:
         Exception: TVM or a converter cannot import the model; of any class.
     """
+    importer = _Importer({name: list(shape) for name, shape in shapes.items()}, dict(dtypes))
     # On failure, TVM prints the Relax expressions of the operator's inputs.
-    with _own_converters(), _unchecked(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        return onnx_frontend.from_onnx(proto, {name: list(shape) for name, shape in shapes.items()}, dict(dtypes))
+        return importer.from_onnx(proto.graph, opset_of(proto))
 
 
 def operators() -> frozenset[str]:
@@ -38,52 +39,24 @@ def operators() -> frozenset[str]:
     return frozenset(onnx_frontend._get_convert_map()) | CONVERTERS.keys() | {"If"}
 
 
-@contextmanager
-def _own_converters() -> Iterator[None]:
-    """Adds the converters to the table in which TVM's importer looks them up; it has no argument for them."""
-    original = onnx_frontend._get_convert_map
-    own = {operator: _Registered(operator, converter) for operator, converter in CONVERTERS.items()}
-    onnx_frontend._get_convert_map = lambda: {**original(), **own}
-    try:
-        yield
-    finally:
-        onnx_frontend._get_convert_map = original
+class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
+    """TVM's importer of graphs, with Anole's converters in place of its own for the same operators."""
 
+    def _convert_operator(self, op_name: str, inputs: list[Any], attrs: dict[str, Any], opset: int) -> relax.Expr:
+        if op_name not in CONVERTERS:
+            return super()._convert_operator(op_name, inputs, attrs, opset)
+        values = {name: _value(value) for name, value in attrs.items()}
+        about = values.pop("tvm_custom")
+        n_outputs = about["num_outputs"]
+        call = Call(op_name, about["name"], self.bb, tuple(inputs), values, n_outputs, opset)
+        found = CONVERTERS[op_name](call)
+        if isinstance(found, Sequence):
+            # The importer would take the tuple itself for the only output.
+            found = found[0] if n_outputs == 1 else relax.Tuple(list(found))
+        return self.bb.normalize(found)
 
-@contextmanager
-def _unchecked() -> Iterator[None]:
-    """Keeps TVM's importer from checking the format: `check_format` did so before, and TVM would only warn."""
-    original = onnx.checker.check_model
-    onnx.checker.check_model = lambda model: None
-    try:
-        yield
-    finally:
-        onnx.checker.check_model = original
-
-
-@dataclass(frozen=True)
-class _Registered:
-    """A converter in the form that TVM's importer expects."""
-
-    operator: str
-    converter: Converter
-
-    def get_converter(self, opset: int) -> Callable[..., relax.Expr]:
-        """Returns the function that TVM's importer calls for an operator."""
-
-        def convert(builder: relax.BlockBuilder, inputs: list[Any], attributes: dict[str, Any], _: Any) -> relax.Expr:
-            given = dict(attributes)
-            about = given.pop("tvm_custom")
-            values = {name: _value(value) for name, value in given.items()}
-            n_outputs = about["num_outputs"]
-            call = Call(self.operator, about["name"], builder, tuple(inputs), values, n_outputs, opset)
-            found = self.converter(call)
-            if not isinstance(found, Sequence):
-                return found
-            # TVM's importer would take the tuple itself for the only output.
-            return found[0] if n_outputs == 1 else relax.Tuple(list(found))
-
-        return convert
+    def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
+        """Pass every graph: the one given has only operators of `operators`."""
 
 
 def _value(attribute: Any) -> Any:

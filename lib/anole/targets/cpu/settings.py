@@ -12,16 +12,18 @@ from anole.node import Node
 from anole.record import Config
 from anole.targets.base import MAX_RELATIVE_ERROR, WINOGRAD
 from anole.targets.cpu.device.precision import (
+    BF16,
     BYTE_FEATURES,
     DTYPES,
     FLOAT32,
     INT8,
     NEEDS,
     STORED_WEIGHTS,
+    WHOLE,
     lacks,
     precisions_of,
 )
-from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
+from anole.targets.kind import CONSTRAINED, Inventory, Kind, Rounding, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
 from anole.words import counted
 
@@ -150,6 +152,12 @@ def _inventory() -> Inventory:
     return Inventory(facts, {counted(n, "thread"): describe_cpu(threads=n) for n in counts})
 
 
+def _rounding(description: Mapping[str, Any]) -> Rounding | None:
+    # With int8, the model itself is a quantized one.
+    dtype = DTYPES[BF16] if description.get("precision") == BF16 else None
+    return Rounding(dtype, "weights" in description) if dtype or "weights" in description else None
+
+
 def _remedy(configs: Sequence[Config]) -> str:
     if not any(config.get("algorithm") == WINOGRAD for config in configs):
         return ""
@@ -166,6 +174,10 @@ KIND = Kind(
     observable=True,
     inventory=_inventory,
     remedy=_remedy,
+    finer="anole.targets.shared.output_tiles:finer_tiles",
+    rounding=_rounding,
+    exporter="anole.export.stage:export_build",
+    multiplies={WHOLE: INT8, DTYPES[BF16]: BF16},
     quantizes_models=lambda settings: settings.get("precision") == INT8,
     serves_ranges=True,
 )

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from anole.task import Conv2d
+from anole.record import Config
+from anole.space import ALGORITHM
+from anole.targets.base import WINOGRAD
+from anole.task import Conv2d, Workload
+
+_FINE_POINTS = 6
+"""The points along a side of the largest tiles that round at most about twice as much as direct convolution, such as
+those of F(4x4, 3x3). Then so does a whole network, however its layers amplify rounding; evaluating allows three times
+the error of a reference. Tiles of eight points round four times as much as these."""
+
+
+def finer_tiles(workload: Workload, config: Config) -> Mapping[str, Sequence[Any]] | None:
+    """Return knobs' values that give a convolution smaller Winograd tiles than a config; None if its tiles are fine."""
+    if not isinstance(workload, Conv2d) or config.get(ALGORITHM) != WINOGRAD:
+        return None
+    largest = _FINE_POINTS + 1 - workload.kernel[0]
+    return {ALGORITHM: [WINOGRAD], "tile_size": [largest]} if config["tile_size"] > largest else None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.task import Bits, WeightScheme
+from anole.targets.base import Target
+from anole.task import Bits, Dense, WeightScheme, weight_scheme
 
 _Floats = NDArray[np.float32]
 
@@ -98,3 +99,9 @@ class StoredWeights:
 def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
     """Returns where in a word each of its numbers begins, shape (numbers, 1)."""
     return (scheme.bits * np.arange(scheme.numbers, dtype=np.uint32))[:, None]
+
+
+def as_stored(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
+    """Returns the weight, of shape (in, out), of a dense layer as a target stores it."""
+    scheme = weight_scheme(target.narrowed(Dense(rows, *weight.shape)))
+    return weight if scheme is None else StoredWeights.rounded(weight, scheme).values()

@@ -22,4 +22,4 @@ def describe_abacus(rods: int) -> dict[str, Any]:
     return {**describe_cpu(threads=rods), "kind": "abacus", "rods": rods}
 
 
-KIND = Kind(("rods",), read_settings, describe_abacus, AbacusTarget)
+KIND = Kind(("rods",), read_settings, describe_abacus, AbacusTarget, exporter="anole.export.stage:export_build")
