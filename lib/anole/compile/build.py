@@ -24,7 +24,6 @@ from anole.targets.base import Target, named_object
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported
-    from anole.extract.weights import Weights
 
 _log = logging.getLogger(__name__)
 
@@ -54,13 +53,12 @@ def compile_build(
     folder: Path,
     imported: Imported | None = None,
     rounds_too_much: RoundsTooMuch | None = None,
-    weights: Weights = "own",
 ) -> Build:
     """Compiles a network into a folder, which is written completely or not at all.
 
     An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
-    network may have been loaded already, which takes seconds; it is not modified. If it turns out to round too much, it
-    is compiled again without large Winograd tiles.
+    network is not modified; without one, the model is imported. If it turns out to round too much, it is compiled again
+    without large Winograd tiles.
 
     Raises:
         ExtractError: the network cannot be loaded.
@@ -68,7 +66,7 @@ def compile_build(
             locked config is no part of its space.
     """
     target = get_target(manifest.origin.target_description)
-    network = match_network(model, manifest, receipts, target, imported, weights)
+    network = match_network(model, manifest, receipts, target, imported)
     with new_folder(folder) as made, standing_for(model.sizes(), model.ranges):
         build, compiled = _compile(network, manifest, settings, target, made)
         if (layers := coarse_layers(network)) and rounds_too_much is not None and rounds_too_much(made):
@@ -101,7 +99,6 @@ def match_network(
     receipts: Receipts,
     target: Target,
     imported: Imported | None = None,
-    weights: Weights = "own",
 ) -> MatchedNetwork:
     """Returns a network with the best known config of each task; see `compile_build`.
 
@@ -111,20 +108,16 @@ def match_network(
         ExtractError: the network cannot be loaded.
         BuildError: the network differs from its manifest, or a locked config is no part of its space.
     """
-    imported = imported if imported is not None else load_model(model, weights)
-    from anole.extract.generalised import generalised
+    imported = imported if imported is not None else load_model(model)
     from anole.extract.graph import find_layers, narrowed_for
 
-    usual = narrowed_for(imported, target)
-    layers = find_layers(usual)
+    with standing_for(model.sizes(), model.ranges):
+        network = narrowed_for(imported, target)
+        layers = find_layers(network)
     workloads = [layer.workload for layer in layers]
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
     matches = match_tasks(manifest, taken, receipts, target)
-    if model.ranges:
-        with standing_for(model.sizes(), model.ranges):
-            # What is narrow is so at all sizes.
-            usual = narrowed_for(generalised(model, imported, lambda fixed: load_model(fixed, weights)), target)
-    return MatchedNetwork(model, usual, layers, matches, receipts)
+    return MatchedNetwork(model, network, layers, matches, receipts)
 
 
 def _describe(
