@@ -2,6 +2,7 @@ rule compile:
     input:
         answers.build_files,
         manifest=answers.manifest,
+        network=answers.network,
         receipts=answers.ingredients,
     output:
         directory("builds/{build}"),

@@ -3,7 +3,8 @@ checkpoint extract:
         answers.model_files,
         answers.description_file,
     output:
-        "work/models/{model}/{target}.json",
+        manifest="work/models/{model}/{target}.json",
+        network="work/models/{model}/{target}.network",
     log:
         "logs/extract/{model}-{target}.log",
     # All models first: a broken one is told of before hours of tuning, and stops them without keep-going.
@@ -20,4 +21,4 @@ checkpoint extract:
         files=answers.digest,
     shell:
         "{params.anole} extract {wildcards.model} --target {wildcards.target} --entry {params.entry} "
-        "--target-description {params.description} {params.files} --tasks work/tasks --manifest {output} 2> {log}"
+        "--target-description {params.description} {params.files} --tasks work/tasks --manifest {output.manifest} 2> {log}"

@@ -2,6 +2,7 @@ rule refine:
     input:
         answers.build_files,
         manifest=answers.manifest,
+        network=answers.network,
         receipts=answers.receipts,
     output:
         "work/refined/{build}.json",

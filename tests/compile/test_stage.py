@@ -15,10 +15,10 @@ from anole.config.entries import ModelSpec
 from anole.documents import layout
 from anole.documents.build import read_build
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
-from anole.documents.manifest import Manifest, Order, write_manifest
+from anole.documents.manifest import Manifest, Order, read_listed_task, read_manifest, write_manifest
 from anole.documents.receipt import Receipt, SharedReceipts, write_receipt
 from anole.errors import BuildError, SpecError
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_model
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
@@ -42,9 +42,10 @@ class Locked:
 def net(project: Path) -> Locked:
     target = get_target(describe_cpu(threads=1))
     model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
-    manifest, found = extract_tasks(model, "cpu", target)
-    write_manifest(layout.manifest_path("net", "cpu"), manifest)
-    tasks = list(found)
+    path = layout.manifest_path("net", "cpu")
+    extract_model(model, "cpu", target.description, path, layout.TASKS)
+    manifest = read_manifest(path)
+    tasks = [read_listed_task(path, listed.key) for listed in manifest.tasks]
     space = target.space(tasks[0].workload)
     (drawn,) = (space.config(vector) for vector in space.sample(1, np.random.default_rng(0)))
     configs = [target.default_config(task.workload) for task in tasks]

@@ -13,8 +13,9 @@ import pytest
 
 from anole.compile.stage import compile_network
 from anole.config.entries import ModelSpec
+from anole.documents import layout
 from anole.documents.build import read_build
-from anole.documents.manifest import Manifest, Order, write_manifest
+from anole.documents.manifest import Manifest, Order, network_path, read_manifest, read_task, write_manifest
 from anole.documents.receipt import (
     MeasuredConfig,
     Receipt,
@@ -26,7 +27,7 @@ from anole.documents.receipt import (
 )
 from anole.errors import BuildError
 from anole.evaluate.timing.turns import Pace
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_model
 from anole.measure.site import site_of
 from anole.refine.candidates import candidates_of
 from anole.refine.rounds import Compiler, time_rounds
@@ -82,9 +83,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
-        manifest, tasks = extract_tasks(model, "cpu", target)
+        extract_model(model, "cpu", target.description, folder / "manifest.json", layout.TASKS)
+        manifest = read_manifest(folder / "manifest.json")
+        tasks = [read_task(layout.task_path(listed.key)) for listed in manifest.tasks]
         order = Order("net", "cpu", manifest.origin, "random", 4, shared=False, seed=0)
-        made = Project(folder, order, manifest, list(tasks))
+        made = Project(folder, order, manifest, tasks)
         stem, twice, head = made.tasks
         space = target.space(twice.workload)
         drawn = [space.config(vector) for vector in space.sample(2, np.random.default_rng(0))]
@@ -93,7 +96,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
             receipt(twice, [drawn[0], {"tile": 7}, drawn[1]]),
             receipt(head, []),
         ]
-        write_manifest(made.manifest_path, manifest)
         write_receipt(made.receipts_path, SharedReceipts(4, tuple(receipts)))
         yield made
 
@@ -138,7 +140,7 @@ def test_a_build_is_compiled_with_what_was_chosen_and_says_so(project: Project, 
 
 
 def test_nothing_is_left_but_the_receipts(project: Project, refined: Refined) -> None:
-    assert [path.name for path in (project.folder / "work").iterdir()] == ["net.json"]
+    assert sorted(path.name for path in (project.folder / "work").iterdir()) == ["net.json", "tasks"]
 
 
 @pytest.mark.guard
@@ -146,7 +148,8 @@ def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(proje
     target, receipts = get_target(describe_cpu(threads=1)), read_receipts([project.receipts_path])
     candidates = {key: [each[0], each[-1]] for key, each in candidates_of(receipts, 3).items()}
     site = site_of(target)
-    compiler = Compiler("net", project.order, project.manifest, receipts, candidates, site, tmp_path)
+    network = network_path(project.manifest_path)
+    compiler = Compiler("net", project.order, project.manifest, network, receipts, candidates, site, tmp_path)
     stem, twice, _ = (task.key for task in project.tasks)
     folder, _ = compiler.compile({stem: 1, twice: 1})
     (folder / "model.so").write_bytes(b"broken")

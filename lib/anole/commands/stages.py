@@ -25,6 +25,7 @@ from anole.commands.shared import (
     show,
     spare_torch,
     tuning_options,
+    without_torch,
 )
 from anole.documents import layout
 from anole.quantise.methods import LEAST_DB, METHODS
@@ -204,6 +205,7 @@ def refine(
     build's own receipts, which `anole tune` wrote, or from RECEIPTS, with --order.
     """
     guard_process(f"build {build}")
+    without_torch()
     from anole.project.pipeline import find_build
     from anole.refine.stage import refine_network
 
@@ -213,7 +215,6 @@ def refine(
         order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
     if required:
         require_target(f"build {build}", order.origin.target_description)
-    spare_torch(order.model_spec)
     refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))
 
 
@@ -233,6 +234,7 @@ def compile_(
     each task; a task without one has its default config. RECEIPTS are others, with --order.
     """
     guard_process(f"build {build}")
+    without_torch()
     from anole.compile.stage import compile_network
     from anole.evaluate.rounding import rounds_too_much
     from anole.project.pipeline import find_build
@@ -241,7 +243,6 @@ def compile_(
         (output,) = enter_project(spec, output)
         found = find_build(Path(spec.name), build)
         order, manifest, receipts = found.order, found.manifest, found.ingredients
-    spare_torch(order.model_spec)
     compile_network(build, order, manifest, receipts, output or layout.build_path(build), rounds_too_much)
 
 

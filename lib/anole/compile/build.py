@@ -23,7 +23,6 @@ from anole.targets.base import Target, named_object
 
 if TYPE_CHECKING:
     from anole.extract.imported import Imported
-    from anole.extract.weights import Weights
 
 _log = logging.getLogger(__name__)
 
@@ -53,13 +52,12 @@ def compile_build(
     folder: Path,
     imported: Imported | None = None,
     rounds_too_much: RoundsTooMuch | None = None,
-    weights: Weights = "own",
 ) -> Build:
     """Compiles a network into a folder, which is written completely or not at all.
 
     An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
-    network may have been loaded already, which takes seconds; it is not modified. If it turns out to round too much, it
-    is compiled again with finer configs, such as smaller Winograd tiles.
+    network is not modified; without one, the model is imported. If it turns out to round too much, it is compiled again
+    with finer configs, such as smaller Winograd tiles.
 
     Raises:
         ExtractError: the network cannot be loaded.
@@ -67,7 +65,7 @@ def compile_build(
             locked config is no part of its space.
     """
     target = get_target(manifest.origin.target_description)
-    network = match_network(model, manifest, receipts, target, imported, weights)
+    network = match_network(model, manifest, receipts, target, imported)
     with new_folder(folder) as made:
         build, compiled = _compile(network, manifest, settings, target, made)
         if (layers := coarse_layers(network, target)) and rounds_too_much is not None and rounds_too_much(made):
@@ -100,25 +98,20 @@ def match_network(
     receipts: Receipts,
     target: Target,
     imported: Imported | None = None,
-    weights: Weights = "own",
 ) -> MatchedNetwork:
     """Return a network with the best known config of each task; takes and raises what `compile_build` does.
 
     A network for ranges of sizes has the tasks, and so the configs, that it has at the usual ones.
     """
-    imported = imported if imported is not None else load_model(model, weights)
-    from anole.extract.generalised import generalised
+    imported = imported if imported is not None else load_model(model)
     from anole.extract.graph import find_layers, narrowed_for
 
-    usual = narrowed_for(imported, target)
-    layers = find_layers(usual)
+    network = narrowed_for(imported, target)
+    layers = find_layers(network)
     workloads = [layer.workload for layer in layers]
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
     matches = match_tasks(manifest, taken, receipts, target)
-    if model.ranges:
-        # What is narrow is so at all sizes.
-        usual = narrowed_for(generalised(model, imported, lambda fixed: load_model(fixed, weights)), target)
-    return MatchedNetwork(model, usual, layers, matches, receipts)
+    return MatchedNetwork(model, network, layers, matches, receipts)
 
 
 def _describe(

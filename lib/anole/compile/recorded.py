@@ -9,6 +9,7 @@ from anole.compile.build import BuildSettings, compile_build
 from anole.documents.build import Build
 from anole.documents.manifest import ListedTask, Manifest, Origin
 from anole.documents.receipt import Receipt, Receipts
+from anole.extract.load import load_model
 
 
 def recorded_manifest(build: Build) -> Manifest:
@@ -43,6 +44,7 @@ def compile_redrawn(build: Build, folder: Path) -> Build:
     logging.disable(logging.WARNING)
     try:
         manifest, receipts = recorded_manifest(build), recorded_receipts(build)
-        return compile_build(build.model_spec, manifest, settings, receipts, folder, weights="drawn")
+        redrawn = load_model(build.model_spec, redrawn=True)
+        return compile_build(build.model_spec, manifest, settings, receipts, folder, redrawn)
     finally:
         logging.disable(logging.NOTSET)

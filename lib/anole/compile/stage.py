@@ -10,9 +10,10 @@ from anole.compile.build import BuildSettings, compile_build
 from anole.compile.rounding import RoundsTooMuch
 from anole.documents import layout
 from anole.documents.lockfile import locked_receipts, lockfile_of, read_lockfile
-from anole.documents.manifest import Manifest, Order, read_manifest
+from anole.documents.manifest import Manifest, Order, network_path, read_manifest
 from anole.documents.receipt import Receipts, read_receipts
 from anole.errors import BuildError
+from anole.extract.imported import read_network
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +33,7 @@ def compile_network(
     `compile_build`.
 
     Raises:
-        DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
-        ExtractError: the model cannot be loaded.
+        DocumentError: the manifest or the network is missing, broken or stale, or a receipt is missing or broken.
         SpecError: the lock file has a mistake, or is for another target.
         BuildError: the network cannot be compiled, the lock file has changed, or a locked config does not fit.
     """
@@ -41,8 +41,9 @@ def compile_network(
     receipts: Receipts = read_receipts(receipt_paths)
     if order.lock is not None:
         receipts = {**receipts, **_locked(build, order, manifest, layout.project_of_manifest(manifest_path))}
-    settings = BuildSettings.of(build, order)
-    compile_build(order.model_spec, manifest, settings, receipts, folder, rounds_too_much=rounds_too_much)
+    model, settings = order.model_spec, BuildSettings.of(build, order)
+    network = read_network(network_path(manifest_path))
+    compile_build(model, manifest, settings, receipts, folder, network, rounds_too_much)
 
 
 def _locked(build: str, order: Order, manifest: Manifest, project: Path) -> Receipts:

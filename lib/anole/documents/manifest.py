@@ -114,6 +114,11 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     write_document(path, manifest)
 
 
+def network_path(manifest_path: Path) -> Path:
+    """Return where the imported network of a manifest is."""
+    return manifest_path.with_suffix(".network")
+
+
 def read_listed_task(manifest_path: Path, key: str) -> Task:
     """Reads a task that a manifest lists, from the project that the manifest belongs to."""
     return read_task(layout.project_of_manifest(manifest_path) / layout.task_path(key))

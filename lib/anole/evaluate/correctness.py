@@ -178,7 +178,7 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: Compile
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "redrawn")
         compile_redrawn(build, folder)
-        network = ByName(build.model_spec, make_network(build.model_spec, "drawn"))
+        network = ByName(build.model_spec, make_network(build.model_spec, redrawn=True))
         reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
         found = runner.engine(folder, samples[0]).compute_each(samples)
     comparison = compare_outputs(found, reference.compute_each(samples))

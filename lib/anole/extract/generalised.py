@@ -42,19 +42,18 @@ class Differs(ValueError):
     """Networks of several sizes differ in more than sizes."""
 
 
-def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], Imported]) -> Imported:
-    """Returns a model's network for all sizes of its ranges, given that of the usual sizes.
+def generalised(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Imported:
+    """Returns a model's network for all sizes of its ranges.
 
     Args:
         model: the model, with ranges.
-        first: its network in normal form at the usual sizes.
-        load: returns its network in normal form at other, fixed sizes.
+        load: returns its network in normal form at fixed sizes.
 
     Raises:
         ExtractError: the model cannot be imported, or its networks do not follow its sizes.
     """
     samples = list(_samples(model))
-    networks = [first, *(load(model.at(sizes)) for sizes in samples[1:])]
+    networks = [load(model.at(sizes)) for sizes in samples]
     try:
         module = _Joiner(model.ranges, samples, [each.module for each in networks]).joined()
     except Differs as error:
@@ -68,12 +67,8 @@ def generalised(model: ModelSpec, first: Imported, load: Callable[[ModelSpec], I
     module.update_func(module.get_global_var("main"), main)
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     _check_images(model, main)
-    return replace(
-        first,
-        module=module,
-        inputs=_varying(first.inputs, [param.ty for param in main.params]),
-        outputs=_varying(first.outputs, fields),
-    )
+    inputs = _varying(networks[0].inputs, [param.ty for param in main.params])
+    return replace(networks[0], module=module, inputs=inputs, outputs=_varying(networks[0].outputs, fields))
 
 
 def _check_images(model: ModelSpec, main: relax.Function) -> None:

@@ -1,14 +1,28 @@
-"""A model after import: its Relax module and its interface."""
+"""A model after import: its Relax module and its interface, and the file that holds them.
+
+The file is a line of JSON, with TVM's own text of the module, and then the weights.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from anole.documents.tensor_info import TensorInfo
+from anole.errors import DocumentError, cause
+from anole.files import write_atomically
+from anole.plain import from_plain, to_plain
+from anole.strict_json import parse_json
 
 if TYPE_CHECKING:
     import tvm
+
+_ALIGNMENT_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -26,3 +40,63 @@ class Imported:
     outputs: tuple[TensorInfo, ...]
     anchors: tuple[str, ...]
     prepared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The first line; the module has variables in place of its weights, and is followed by a list of them."""
+
+    module: str
+    weights: tuple[TensorInfo, ...]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    anchors: tuple[str, ...]
+    prepared: tuple[str, ...]
+
+
+def write_network(path: Path, imported: Imported) -> None:
+    """Write a network, unless the file holds it already."""
+    from tvm import ir, relax
+
+    from anole.ir.mutators import value_of
+
+    found: dict[ir.GenericConst, relax.Var] = {}
+    module = _mapped(imported.module, ir.GenericConst, lambda each: found.setdefault(each, relax.Var("", each.ty)))
+    weights = [np.asarray(value_of(each), order="C") for each in found]
+    infos = tuple(TensorInfo("", each.shape, str(each.dtype)) for each in weights)
+    interface = imported.inputs, imported.outputs, imported.anchors, imported.prepared
+    head = _Head(ir.save_json([module, list(found.values())]), infos, *interface)
+    line = json.dumps(to_plain(head)).encode() + b"\n"
+    parts: list[bytes | memoryview] = [line, bytes(-len(line) % _ALIGNMENT_BYTES)]
+    for each in weights:
+        parts += [each.reshape(-1).view(np.uint8).data, bytes(-each.nbytes % _ALIGNMENT_BYTES)]
+    write_atomically(path, b"".join(parts))
+
+
+def read_network(path: Path) -> Imported:
+    """Return a stored network; raises DocumentError if it is missing or damaged."""
+    from tvm import ir, relax
+
+    try:
+        with path.open("rb") as stream:
+            head, at = from_plain(_Head, parse_json(stream.readline())), stream.tell()
+        content = np.memmap(path, np.uint8, "r")
+        module, variables = ir.load_json(head.module)
+        weights = {}
+        for variable, info in zip(variables, head.weights, strict=True):
+            at += -at % _ALIGNMENT_BYTES
+            end = at + int(np.prod(info.shape)) * np.dtype(info.dtype).itemsize
+            weights[variable] = relax.const(content[at:end].view(info.dtype).reshape(info.shape), info.dtype)
+            at = end
+        module = _mapped(module, relax.Var, lambda variable: weights.get(variable, variable))
+    except Exception as error:
+        raise DocumentError(path, f"cannot be read: {cause(error)}", "extract") from error
+    return Imported(module, head.inputs, head.outputs, head.anchors, head.prepared)
+
+
+def _mapped(module: tvm.IRModule, kind: type, change: Callable[[Any], Any]) -> tvm.IRModule:
+    import tvm
+    import tvm_ffi
+
+    functions = {name: tvm_ffi.structural_map(function, (kind, change)) for name, function in module.functions_items()}
+    return tvm.IRModule(functions, attrs=module.attrs)

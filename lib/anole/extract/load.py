@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from anole.config.entries import ModelSpec
     from anole.extract.imported import Imported
-    from anole.extract.weights import Weights
 
 
 EXTRACT_VERSION = 19
@@ -34,14 +33,22 @@ def paused_collector() -> Iterator[None]:
 
 
 @paused_collector()
-def load_model(model: ModelSpec, weights: Weights = "own") -> Imported:
+def load_model(model: ModelSpec, redrawn: bool = False) -> Imported:
     """Imports a model and brings it into the normal form from which tasks are read and builds are compiled.
 
-    An ONNX file always has its own weights.
+    A model with ranges becomes one network for all of their sizes. `redrawn` replaces the weights of a torch model.
 
     Raises:
         ExtractError: the model cannot be loaded or imported; the message says why.
     """
+    if not model.ranges:
+        return _load(model, redrawn)
+    from anole.extract.generalised import generalised
+
+    return generalised(model, lambda fixed: _load(fixed, redrawn))
+
+
+def _load(model: ModelSpec, redrawn: bool) -> Imported:
     from anole.extract.graph import normalize
 
     if model.scheme == "onnx":
@@ -50,4 +57,4 @@ def load_model(model: ModelSpec, weights: Weights = "own") -> Imported:
         return normalize(model, import_onnx(model))
     from anole.extract.torch import import_torch
 
-    return normalize(model, import_torch(model, weights))
+    return normalize(model, import_torch(model, redrawn))

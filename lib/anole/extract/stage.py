@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.config.entries import ModelSpec
-from anole.documents.manifest import write_manifest, write_task
+from anole.documents.manifest import network_path, write_manifest, write_task
 from anole.extract.load import EXTRACT_VERSION, paused_collector
 from anole.extract.tasks import extract_tasks
 from anole.targets import get_target
@@ -26,17 +26,16 @@ def extract_model(
     tasks_dir: Path,
     files: str | None = None,
 ) -> None:
-    """Writes a model's manifest for a target, and the files of all its tasks.
+    """Writes a model's manifest for a target, its network, and the files of all its tasks.
 
-    The manifest is written last, so that its presence means that all its tasks exist. Models share the folder of
-    tasks; a file that holds its task already stays untouched. The manifest records `files`, the digest of the model's
-    own files.
+    The manifest is written last: its presence means that all else exists. Models share the folder of tasks; a file
+    that holds its task already stays untouched. The manifest records `files`, the digest of the model's own files.
 
     Raises:
         ExtractError: the model cannot be loaded or turned into tasks.
     """
     hardware, versions = get_target(description), extract_versions(description)
-    manifest, tasks = extract_tasks(model, target, hardware, versions, files)
+    manifest, tasks = extract_tasks(model, target, hardware, versions, files, network_path(manifest_path))
     if not tasks:
         logger.warning("model %s: has no layer that target %s can run", model.name, target)
     for task in tasks:

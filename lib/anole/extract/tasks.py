@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from anole.config.entries import ModelSpec
 from anole.documents.manifest import ListedTask, Manifest, Origin
@@ -17,6 +18,7 @@ def extract_tasks(
     target: Target,
     versions: Mapping[str, int] | None = None,
     files: str | None = None,
+    network: Path | None = None,
 ) -> tuple[Manifest, list[Task]]:
     """Extracts the distinct tasks of a model on a target.
 
@@ -26,6 +28,7 @@ def extract_tasks(
         target: the target, which says what it takes, and in which types.
         versions: those of the extraction and of the target's templates.
         files: the digest of the model's own files.
+        network: where the imported network is written.
 
     Returns:
         The model's manifest, and its tasks in the order of their first layer.
@@ -34,10 +37,11 @@ def extract_tasks(
         ExtractError: the model cannot be loaded or imported.
     """
     from anole.extract.graph import find_layers, narrowed_for
+    from anole.extract.imported import write_network
 
     layers: dict[Workload, list[str]] = {}
-    imported = narrowed_for(load_model(model, "any"), target)
-    for position, layer in enumerate(find_layers(imported)):
+    imported = load_model(model)
+    for position, layer in enumerate(find_layers(narrowed_for(imported, target))):
         if target.takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)
     tasks = [Task(workload, target.description, target.template_version(workload)) for workload in layers]
@@ -55,4 +59,6 @@ def extract_tasks(
         flop=sum(task.weight * task.flop for task in listed),
         prepared=imported.prepared,
     )
+    if network is not None:
+        write_network(network, imported)
     return manifest, tasks

@@ -7,7 +7,7 @@ import io
 import linecache
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, redirect_stderr
+from contextlib import redirect_stderr
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from anole.extract.decompose import RECURRENT, count_layers, decompose
 from anole.extract.explained import explained
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.imported import Imported
-from anole.extract.weights import Weights, draw_weights, only_structure, vary_constants
+from anole.extract.weights import draw_weights
 from anole.host.guard import step
 
 if TYPE_CHECKING:
@@ -36,24 +36,24 @@ _FAILURES = (Exception, SystemExit)
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
-def import_torch(model: ModelSpec, weights: Weights = "own") -> Imported:
+def import_torch(model: ModelSpec, redrawn: bool = False) -> Imported:
     """Imports a torch model through `torch.export`.
 
     Raises:
         ExtractError: the model cannot be made, does not run on its inputs, or has an operator that TVM lacks.
     """
-    network = make_network(model, weights)
+    network = make_network(model, redrawn)
     arguments, binding = example_inputs(model), bind(model, network)
     try:
         program = _traced(network, binding, arguments)
     except _FAILURES:
         # Some networks complete themselves when they run; of those that do not run, the message is about that.
-        network = make_network(model, weights)
+        network = make_network(model, redrawn)
         run_network(model, network, arguments)
         with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_place):
             program = _traced(network, binding, arguments)
     if written := program.graph_signature.buffers_to_mutate:
-        _refuse_state(model, sorted(set(written.values())), make_network(model, weights))
+        _refuse_state(model, sorted(set(written.values())), make_network(model, redrawn))
     # The program has its inputs in the order in which torch flattens the arguments.
     keywords = program.call_spec.in_spec.child(1)
     return import_program(model, program, arguments, (*binding.positional, *keywords.context))
@@ -192,10 +192,10 @@ def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> 
         )
 
 
-def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
+def make_network(model: ModelSpec, redrawn: bool = False) -> torch.nn.Module:
     """Returns the network in inference mode; its random weights, if it has any, are the same in every process.
 
-    Networks of torchvision come without weights of their own.
+    Networks of torchvision come without weights of their own. `redrawn` replaces the weights of any network.
 
     Raises:
         ExtractError: there is no such network, or it cannot be made.
@@ -204,11 +204,8 @@ def make_network(model: ModelSpec, weights: Weights = "own") -> torch.nn.Module:
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(_SEED)
     has_none = model.scheme == "torchvision"
-    with only_structure() if weights == "any" else nullcontext():
-        network = (_from_torchvision(model) if has_none else _from_factory(model)).eval()
-    if has_none and weights == "any":
-        vary_constants(network)
-    elif has_none or weights == "drawn":
+    network = (_from_torchvision(model) if has_none else _from_factory(model)).eval()
+    if has_none or redrawn:
         with step("drawing weights"):
             # Weights are drawn so that the outputs depend on the inputs, and are the same for inputs of all sizes.
             inputs = tuple(example_inputs(model.at(model.sizes())).values())

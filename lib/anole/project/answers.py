@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol
 from anole.config.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.document import argument_of
+from anole.documents.manifest import network_path
 from anole.errors import AnoleError
 from anole.extract.stage import extract_versions
 from anole.files import write_atomically
@@ -172,6 +173,10 @@ class Answers:
     def manifest(self, job: Wildcards) -> Path:
         """Returns the manifest of a build's model and target."""
         return self.pipeline.manifest(self.build_of(job))
+
+    def network(self, job: Wildcards) -> Path:
+        """Returns the imported network of a build's model for its target."""
+        return network_path(self.manifest(job))
 
     def declared(self, job: Wildcards) -> str:
         """Return the options that say where a build's model is listed, with what overrides its entry there."""

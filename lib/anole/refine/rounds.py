@@ -12,7 +12,7 @@ from anole.documents.build import Build
 from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Receipts
 from anole.errors import BuildError
-from anole.extract.load import load_model
+from anole.extract.imported import read_network
 from anole.measure.site import Site
 from anole.refine.candidates import (
     Candidates,
@@ -40,13 +40,14 @@ class Compiler:
         build: str,
         order: Order,
         manifest: Manifest,
+        network: Path,
         receipts: Receipts,
         candidates: Candidates,
         site: Site,
         scratch: Path,
     ) -> None:
         self._model, self._settings = order.model_spec, BuildSettings.of(build, order)
-        self._manifest, self._receipts, self._candidates = manifest, receipts, candidates
+        self._manifest, self._path, self._receipts, self._candidates = manifest, network, receipts, candidates
         self._site, self._scratch = site, scratch
         self._made: dict[tuple[int, ...], tuple[Path, Build]] = {}
 
@@ -54,7 +55,6 @@ class Compiler:
         """Returns the folder and the description of the build with the candidates at these positions.
 
         Raises:
-            ExtractError: the network cannot be loaded.
             BuildError: the network cannot be compiled.
         """
         identity = tuple(positions.values())
@@ -62,13 +62,13 @@ class Compiler:
             folder = self._scratch / str(len(self._made))
             receipts = with_candidates(self._receipts, self._candidates, positions)
             with self._site.building():
-                described = compile_build(self._model, self._manifest, self._settings, receipts, folder, self._imported)
+                described = compile_build(self._model, self._manifest, self._settings, receipts, folder, self._network)
             self._made[identity] = folder, described
         return self._made[identity]
 
     @cached_property
-    def _imported(self) -> Imported:
-        return load_model(self._model)
+    def _network(self) -> Imported:
+        return read_network(self._path)
 
 
 def time_rounds(

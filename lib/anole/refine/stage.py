@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anole.documents.manifest import Order, read_manifest
+from anole.documents.manifest import Order, network_path, read_manifest
 from anole.documents.receipt import Receipts, Refined, TriedConfig, read_receipts, write_receipt
 from anole.errors import BuildError
 from anole.evaluate.timing.turns import Pace
@@ -90,8 +90,8 @@ def refine_network(
         candidates = {}
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{build}.", dir=output.parent) as scratch:
-        site = site_of(target)
-        compiler = Compiler(build, order, manifest, receipts, candidates, site, Path(scratch))
+        site, network = site_of(target), network_path(manifest_path)
+        compiler = Compiler(build, order, manifest, network, receipts, candidates, site, Path(scratch))
         with Stopwatch(target, site) as stopwatch:
             found = _refine(compiler, stopwatch, candidates, effort)
     _report(build, found)
