@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
 from anole.errors import ExportError
-from anole.ir.symbols import largest, varying_texts
+from anole.ir.symbols import largest, name_of, varying_texts
 
 ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
@@ -146,7 +146,7 @@ class _Reader:
         if isinstance(expression, relax.Var) and expression in self.values:
             return self.values[expression]
         if isinstance(expression, tirx.Var):
-            return str(expression.name)
+            return name_of(expression)
         if isinstance(expression, ir.GenericConst) and isinstance(expression.value, tvm.runtime.Tensor):
             return self._constant(expression.value.numpy(), expression.ty)
         if isinstance(expression, relax.Tuple):
