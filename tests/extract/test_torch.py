@@ -31,30 +31,6 @@ def test_untrained_batch_norms_are_not_trivial() -> None:
     assert not network.training
 
 
-DRAWING = """
-from anole.extract.weights import draw_weights
-runs = []
-
-class Linear(nn.Linear):
-    def forward(self, x):
-        runs.append(x)
-        return super().forward(x)
-
-def Net():
-    made = Linear(4, 3)
-    nn.init.zeros_(made.bias)
-    draw_weights(made, (torch.zeros(1, 4),))
-    made.runs = len(runs)
-    return made
-"""
-
-
-def test_a_factory_that_draws_runs_nothing_where_weights_do_not_matter(write: Write) -> None:
-    model = write(DRAWING, 1, 4)
-    assert (make_network(model, "any").runs, make_network(model).runs) == (0, 1)
-    assert make_network(model, "any").get_parameter("bias").any()
-
-
 def test_no_weights_are_fetched_for_what_a_network_is_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(*_: object, **__: object) -> None:
         raise AssertionError("weights are fetched")
