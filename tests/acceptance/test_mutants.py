@@ -115,7 +115,8 @@ def test_the_evaluation_and_the_oracle_notice_a_mistake(name: str, oracle: Path,
     )
     assert ran.returncode != 0 and mutant.told in ran.stderr, ran.stderr
     found = user.loaded(build, inputs) if name.startswith("load") else dict(np.load(project / "found.npz"))
-    if not name.startswith("evaluate"):
+    # A build is made from the stored network, which no entry can change.
+    if not name.startswith(("evaluate", "an entry")):
         assert difference(found, user.outputs(mutant.case)) > 1e-2
 
 
