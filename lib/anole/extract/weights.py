@@ -7,17 +7,23 @@ at 1e-6, and what is left of the input shrinks from layer to layer. No compariso
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import product
 from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
+from torch.overrides import TorchFunctionMode
 
 _SEED = 0
 _SPREAD = 0.25
 """How far what was constant is drawn from its former value."""
+
+_STEPS = 256
+"""Steps between a power of two and the next one to which measured values are rounded: more than enough apart that sums
+in another order, as another processor has them, give the same weights."""
 
 _SIZE = 0.5
 """The root mean square of what a layer adds to its bias. Products of what layers compute, as in gates and attention,
@@ -28,6 +34,9 @@ _ENOUGH = 64
 
 _LEAST = 0.25
 """The least variance of a channel, relative to the mean over all channels."""
+
+_CACHED = 2**16
+"""Numbers in double precision that stay in a core's cache, together with as many operands."""
 
 _PATCHES = 8
 """Patches of equal values along each axis of the second input: networks shall work on more than noise."""
@@ -47,24 +56,50 @@ def draw_weights(
     arguments: Sequence[torch.Tensor],
     call: Callable[[torch.nn.Module, Sequence[torch.Tensor]], Any] = call_by_position,
 ) -> None:
-    """Change a network's weights in place, the same in every process on one machine, for outputs that depend on inputs.
+    """Changes a network's weights in place, the same in every process, so that its outputs depend on its inputs.
 
-    Whatever is constant is drawn at random. Then the network runs once on two inputs; each convolution and linear layer
-    is scaled so that what it adds to its bias has one root mean square, and each batch-norm gets the statistics of its
-    input. Where some weights are not in single precision, this is left out.
+    Whatever is constant is drawn at random. Then the network runs once on two inputs, in double precision; each
+    convolution and linear layer is scaled so that what it adds to its bias has one root mean square, and each
+    batch-norm gets the statistics of its input. Where some weights are not in single precision, this is left out.
     """
-    n_threads = torch.get_num_threads()
-    # More threads would add in another order.
-    torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(_SEED)
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            _vary(name, weight, generator)
+    dtypes = {value.dtype for value in network.state_dict().values() if value.is_floating_point()}
+    if dtypes != {torch.float32}:
+        return
+    with torch.no_grad(), _in_double(network) as wide:
+        _calibrate(wide, arguments, call, torch.Generator().manual_seed(_SEED))
+        drawn = wide.state_dict()
+        for name, value in network.state_dict().items():
+            value.copy_(drawn[name])
+
+
+@contextmanager
+def _in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Gives a copy in double precision, since networks may keep what they compute, or the network if it has no copy."""
+    wide = {id(value): _widened(value) for value in (*network.parameters(), *network.buffers())}
     try:
-        with torch.no_grad():
-            for name, weight in network.named_parameters():
-                _vary(name, weight, generator)
-            if {value.dtype for value in network.state_dict().values() if value.is_floating_point()} == {torch.float32}:
-                _calibrate(network, arguments, call)
+        copied = copy.deepcopy(network, dict(wide))
+    except Exception:
+        wide.clear()
+        copied = network
+    try:
+        yield copied.double()
     finally:
-        torch.set_num_threads(n_threads)
+        if copied is network:
+            network.float()
+        for value in wide.values():
+            # The copy lasts until cycles of objects are collected; its memory, twice that of the network, need not.
+            value.untyped_storage().resize_(0)
+
+
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    """Returns a copy of a weight, in double precision if it is a floating-point number."""
+    copied = value.detach().to(torch.float64 if value.is_floating_point() else value.dtype, copy=True)
+    is_parameter = isinstance(value, torch.nn.Parameter)
+    return torch.nn.Parameter(copied, value.requires_grad) if is_parameter else copied
 
 
 def _vary(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> None:
@@ -75,7 +110,7 @@ def _vary(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> 
         if weight.dim() == 1 and not name.endswith("bias"):
             size = float(weight.double().square().mean().sqrt())
             if size < _SMALL:
-                weight.mul_(1 / size)
+                weight.mul_(float(_rounded(torch.tensor(1 / size, dtype=torch.float64))))
         return
     value = float(weight.flatten()[0])
     drawn = torch.empty(weight.shape, dtype=weight.dtype).uniform_(-_SPREAD, _SPREAD, generator=generator)
@@ -86,27 +121,22 @@ def _vary(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> 
     weight.copy_(drawn)
 
 
-def _calibrate(network: torch.nn.Module, arguments: Sequence[torch.Tensor], call: Callable[..., Any]) -> None:
+def _calibrate(
+    network: torch.nn.Module, arguments: Sequence[torch.Tensor], call: Callable[..., Any], generator: torch.Generator
+) -> None:
     """Sets each layer's scale and shift by what it computes; a network that takes neither input stays as it is."""
-    generator = torch.Generator().manual_seed(_SEED)
     pairs = [_pair(each, generator) for each in arguments]
-    try:
-        # Networks may keep what they compute.
-        copied = copy.deepcopy(network)
-    except Exception:
-        copied = network
     for given in (pairs, list(arguments)):
         done: set[int] = set()
-        with ExitStack() as hooks:
-            for layer in copied.modules():
+        with _DepthwiseByTaps(), ExitStack() as hooks:
+            for layer in network.modules():
                 _hook(layer, done, hooks)
-            # A network may have its batch size in its code.
-            with suppress(Exception):
-                call(copied, given)
-                break
-    weights = copied.state_dict()
-    for name, value in network.state_dict().items():
-        value.copy_(weights[name])
+            try:
+                call(network, [each.double() if each.is_floating_point() else each for each in given])
+            except Exception:
+                # A network may have its batch size, or single precision, in its code.
+                continue
+            return
 
 
 def _pair(argument: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -140,6 +170,40 @@ def _hook(layer: torch.nn.Module, done: set[int], hooks: ExitStack) -> None:
         hooks.callback(layer.register_forward_hook(once(_set_scale)).remove)
 
 
+class _DepthwiseByTaps(TorchFunctionMode):
+    """A context in which depthwise layers are computed by `_by_taps`: in double precision, torch takes seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.conv2d and len(args) == 7 and all(isinstance(each, tuple) for each in args[3:6]):
+            data, weight, *_, groups = args
+            if data.dim() == 4 and groups == data.shape[1] == len(weight) > 1:
+                return _by_taps(*args[:6])
+        return func(*args, **(kwargs or {}))
+
+
+def _by_taps(
+    data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *geometry: tuple[int, int]
+) -> torch.Tensor:
+    """Returns a depthwise convolution, one product for each tap of the kernel, some rows at a time in the cache."""
+    (down, right), (high, wide), dilation = geometry
+    padded = torch.nn.functional.pad(data, (wide, wide, high, high)).permute(0, 2, 3, 1).contiguous()
+    rows, columns = (
+        (size - gap * (taps - 1) - 1) // step + 1
+        for size, gap, taps, step in zip(padded.shape[1:3], dilation, weight.shape[2:], geometry[0], strict=True)
+    )
+    found = padded.new_zeros(len(data), rows, columns, len(weight))
+    if bias is not None:
+        found += bias
+    n_rows = max(1, _CACHED // max(columns * len(weight), 1))
+    for image, first in product(range(len(data)), range(0, rows, n_rows)):
+        part = found[image, first : first + n_rows]
+        for row, column in product(*map(range, weight.shape[2:])):
+            top, left = first * down + row * dilation[0], column * dilation[1]
+            ends = top + down * (len(part) - 1) + 1, left + right * (columns - 1) + 1
+            part.addcmul_(padded[image, top : ends[0] : down, left : ends[1] : right], weight[:, 0, row, column])
+    return found.permute(0, 3, 1, 2)
+
+
 def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
     """Sets a batch-norm's statistics; the fewer values a channel has, the nearer to what all channels have together.
 
@@ -154,8 +218,8 @@ def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
     typical = variance.mean()
     if layer.running_mean is None or layer.running_var is None or not 0 < float(typical) < torch.inf:
         return
-    layer.running_mean.copy_(mean)
-    layer.running_var.copy_((share * variance + (1 - share) * typical).clamp(min=_LEAST * float(typical)))
+    layer.running_mean.copy_(_rounded(mean))
+    layer.running_var.copy_(_rounded((share * variance + (1 - share) * typical).clamp(min=_LEAST * float(typical))))
 
 
 def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor) -> torch.Tensor | None:
@@ -167,7 +231,7 @@ def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor)
     size = float(torch.linalg.vector_norm(plain)) / max(plain.numel(), 1) ** 0.5
     if not 0 < size < torch.inf:
         return None
-    scale = _SIZE / size
+    scale = float(_rounded(torch.tensor(_SIZE / size, dtype=torch.float64)))
     layer.weight.mul_(scale)
     return plain.mul_(scale).add_(bias)
 
@@ -176,3 +240,9 @@ def _apart(data: torch.Tensor, channel: int) -> tuple[list[int], list[int]]:
     """Returns all axes but that of the channels, and the shape of one value for each channel."""
     axes = [axis for axis in range(data.dim()) if axis != channel]
     return axes, [-1 if axis == channel else 1 for axis in range(data.dim())]
+
+
+def _rounded(values: torch.Tensor) -> torch.Tensor:
+    """Returns values rounded to the significant digits that are the same on every processor."""
+    mantissa, exponent = torch.frexp(values)
+    return torch.ldexp((mantissa * 2 * _STEPS).round() / (2 * _STEPS), exponent)
