@@ -103,7 +103,7 @@ onstart:
     answers.pipeline.keep_targets()
 
 
-RULES_OF_KINDS = [str(kind.rules) for kind in usable_kinds() if kind.rules]
+RULES_OF_KINDS = [str(kind.rules) for kind in usable_kinds().values() if kind.rules]
 ENVIRONMENT = str(_HOME / "environment.yml")
 LAUNCHER = host.launcher()
 

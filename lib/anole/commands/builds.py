@@ -158,7 +158,7 @@ def export(folder: Path, output: Path, weights: str, levels: tuple[str, ...], pr
     guard_process(f"build {folder.name}")
     from anole.documents.build import read_build
     from anole.errors import ExportError
-    from anole.targets import kind_of
+    from anole.targets import kind_of, usable_kinds
     from anole.targets.base import named_object
 
     build = read_build(folder)
@@ -166,5 +166,6 @@ def export(folder: Path, output: Path, weights: str, levels: tuple[str, ...], pr
     exporter = kind_of(build.target_description).exporter
     if exporter is None:
         kind = build.target_description["kind"]
-        raise ExportError(f"{folder}: found a build for {kind}, which cannot be exported; builds for a cpu can")
+        others = ", ".join(name for name, each in usable_kinds().items() if each.exporter)
+        raise ExportError(f"{folder}: found a build for {kind}, which cannot be exported; those for {others} can")
     named_object(exporter)(folder, output, weights == "library", levels, prefix)

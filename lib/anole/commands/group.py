@@ -42,7 +42,7 @@ class Commands(click.Group):
         from anole.targets import usable_kinds
         from anole.targets.base import named_object
 
-        places = (each for kind in usable_kinds() for each in kind.commands.items())
+        places = (each for kind in usable_kinds().values() for each in kind.commands.items())
         return {name: named_object(place) for name, place in places if name not in self.commands}
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:

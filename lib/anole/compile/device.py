@@ -23,7 +23,7 @@ from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
 from anole.extract.graph import Layer, find_layers
 from anole.ir.kernel_calls import anchored, calls_of, size_bytes
-from anole.ir.symbols import symbol_of
+from anole.ir.symbols import symbol_names
 from anole.targets.base import AnyBatch, Device
 from anole.task import Workload, weight_scheme
 
@@ -91,7 +91,7 @@ def _small_choices(
 
     Little else than reading weights takes time where sizes are small.
     """
-    least = {str(symbol_of(name, sizes).name): sizes.least for name, sizes in network.model.ranges.items()}
+    least = {name: sizes.least for name, sizes in symbol_names(network.model.ranges).items()}
     module = relax.transform.BindSymbolicVars(least)(network.imported.module)
     layers = find_layers(replace(network.imported, module=module))
     found = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from anole.ir.ranges import SizeRange
 from anole.targets.rpc.address import Remote
@@ -48,9 +48,10 @@ class ModelSpec:
         """The source without the scheme: a torchvision name, ``module:factory`` or a path."""
         return self.source.partition(":")[2]
 
-    def sizes(self, which: Literal["least", "small", "usual", "most"] = "usual") -> dict[str, int]:
-        """Returns one of the sizes that each range has a name for."""
-        return {name: getattr(each, which) for name, each in self.ranges.items()}
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The typical size of each range."""
+        return {name: each.usual for name, each in self.ranges.items()}
 
     def at(self, sizes: Mapping[str, int]) -> ModelSpec:
         """Returns the model with inputs of other sizes within its ranges than the usual ones."""

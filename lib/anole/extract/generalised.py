@@ -24,7 +24,7 @@ from anole.errors import ExtractError
 from anole.extract.imported import Imported
 from anole.ir.mutators import bindings, operator_of, value_of
 from anole.ir.ranges import SizeRange
-from anole.ir.symbols import are_numbers, symbol_of, text_of, usual, varying_texts
+from anole.ir.symbols import are_numbers, symbol_names, symbol_of, text_of, usual, varying_texts
 from anole.targets.shared.recurrence import recurrence_of
 from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
@@ -62,7 +62,7 @@ def generalised(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Impo
             f"model {model.name}: no network serves all sizes of {ranges}: {error}. "
             "Give fixed sizes, and a model for each"
         ) from error
-    most = {str(symbol_of(name, sizes).name): sizes.most for name, sizes in model.ranges.items()}
+    most = {name: sizes.most for name, sizes in symbol_names(model.ranges).items()}
     main = module["main"].with_attr(LARGEST, most)
     module.update_func(module.get_global_var("main"), main)
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]

@@ -9,7 +9,8 @@ from typing import Any
 
 from anole.config.entries import ModelSpec
 from anole.documents.manifest import network_path, write_manifest, write_task
-from anole.extract.load import EXTRACT_VERSION, paused_collector
+from anole.extract.imported import write_network
+from anole.extract.load import EXTRACT_VERSION, load_model, paused_collector
 from anole.extract.tasks import extract_tasks
 from anole.targets import get_target
 from anole.words import counted
@@ -35,7 +36,9 @@ def extract_model(
         ExtractError: the model cannot be loaded or turned into tasks.
     """
     hardware, versions = get_target(description), extract_versions(description)
-    manifest, tasks = extract_tasks(model, target, hardware, versions, files, network_path(manifest_path))
+    imported = load_model(model)
+    manifest, tasks = extract_tasks(model, target, hardware, versions, files, imported)
+    write_network(network_path(manifest_path), imported)
     if not tasks:
         logger.warning("model %s: has no layer that target %s can run", model.name, target)
     for task in tasks:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from anole.config.entries import ModelSpec
 from anole.documents.manifest import ListedTask, Manifest, Origin
+from anole.extract.imported import Imported
 from anole.extract.load import load_model
 from anole.targets.base import Target
 from anole.task import Task, Workload
@@ -18,7 +18,7 @@ def extract_tasks(
     target: Target,
     versions: Mapping[str, int] | None = None,
     files: str | None = None,
-    network: Path | None = None,
+    imported: Imported | None = None,
 ) -> tuple[Manifest, list[Task]]:
     """Extracts the distinct tasks of a model on a target.
 
@@ -28,7 +28,7 @@ def extract_tasks(
         target: the target, which says what it takes, and in which types.
         versions: those of the extraction and of the target's templates.
         files: the digest of the model's own files.
-        network: where the imported network is written.
+        imported: the model's network; without one, the model is imported.
 
     Returns:
         The model's manifest, and its tasks in the order of their first layer.
@@ -37,10 +37,9 @@ def extract_tasks(
         ExtractError: the model cannot be loaded or imported.
     """
     from anole.extract.graph import find_layers, narrowed_for
-    from anole.extract.imported import write_network
 
     layers: dict[Workload, list[str]] = {}
-    imported = load_model(model)
+    imported = imported if imported is not None else load_model(model)
     for position, layer in enumerate(find_layers(narrowed_for(imported, target))):
         if target.takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)
@@ -59,6 +58,4 @@ def extract_tasks(
         flop=sum(task.weight * task.flop for task in listed),
         prepared=imported.prepared,
     )
-    if network is not None:
-        write_network(network, imported)
     return manifest, tasks

@@ -208,7 +208,7 @@ def make_network(model: ModelSpec, redrawn: bool = False) -> torch.nn.Module:
     if has_none or redrawn:
         with step("drawing weights"):
             # Weights are drawn so that the outputs depend on the inputs, and are the same for inputs of all sizes.
-            inputs = tuple(example_inputs(model.at(model.sizes())).values())
+            inputs = tuple(example_inputs(model.at(model.sizes)).values())
             draw_weights(network, inputs, bind(model, network).call)
     return network
 

@@ -29,6 +29,11 @@ def symbol_of(name: str, sizes: SizeRange) -> tirx.Var:
     return tirx.Var(f"{name}:{sizes}", "int64")
 
 
+def symbol_names(ranges: Mapping[str, SizeRange]) -> dict[str, SizeRange]:
+    """Return ranges by the names of their symbols in TVM, given them by their own names."""
+    return {str(symbol_of(name, sizes).name): sizes for name, sizes in ranges.items()}
+
+
 def range_of(symbol: tirx.Var) -> SizeRange | None:
     """Return the sizes of a symbol that `symbol_of` made; None for other variables."""
     found = _RANGED.fullmatch(str(symbol.name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -39,11 +39,13 @@ def get_kind(name: str) -> Kind:
     return kind
 
 
-def usable_kinds() -> Iterator[Kind]:
-    """Yields all kinds but those of broken packages: what they add to Anole is absent, and the rest works."""
+def usable_kinds() -> dict[str, Kind]:
+    """Return all kinds by name but those of broken packages, which add nothing to Anole while the rest works."""
+    found = {}
     for name in all_kinds():
         with suppress(TargetError):
-            yield get_kind(name)
+            found[name] = get_kind(name)
+    return found
 
 
 def kind_of(description: Mapping[str, Any]) -> Kind:

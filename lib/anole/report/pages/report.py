@@ -80,7 +80,7 @@ def all_sections() -> list[Section]:
         section_of_pairs(recipes["preset_pairs"], "research"),
         *(section_of(recipes[name], "research") for name in _MORE_RESEARCH),
     ]
-    added = [named_object(place) for kind in usable_kinds() for place in kind.sections]
+    added = [named_object(place) for kind in usable_kinds().values() for place in kind.sections]
     return sorted([*own, *added], key=lambda section: list(READERS).index(section.reader))
 
 
