@@ -87,8 +87,8 @@ def report(networks: Sequence[Network]) -> Iterator[str]:
 def _table(networks: Sequence[Network]) -> Iterator[str]:
     """Yields a line for each network, with a column for each rival that ran any."""
     rivals = [rival for rival in RIVALS if any(rival in network.rows for network in networks)]
-    beside = [f"beside {RIVALS[rival]}" for rival in rivals]
-    yield from head("network", "batch", "Anole", RIVALS["onnxruntime"], *beside, "relative error", "tuning", "trials")
+    versus = [f"vs. {RIVALS[rival]}" for rival in rivals]
+    yield from head("network", "batch", "Anole", RIVALS["onnxruntime"], *versus, "relative error", "tuning", "trials")
     for network in networks:
         own = network.rows[OWN]
         yield line(
@@ -102,7 +102,7 @@ def _table(networks: Sequence[Network]) -> Iterator[str]:
 
 def _means(networks: Sequence[Network]) -> Iterator[str]:
     """Yields a line for each rival, with means over the networks that it ran."""
-    yield from head("beside", "networks", "geometric mean", "least", "of")
+    yield from head("vs.", "networks", "geometric mean", "least", "of")
     for rival, title in RIVALS.items():
         found = ((network.speedup(rival), network.title) for network in networks)
         if speedups := [(speedup, network) for speedup, network in found if speedup is not None]:

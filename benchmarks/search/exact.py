@@ -140,7 +140,7 @@ def _table(layer: str, space: str) -> Table:
 
 @cache
 def _version(layer: str, space: str, variant: str) -> str:
-    """Returns the version of a run: that of the table, of the tuner's settings and of the search's code."""
+    """Return a run's version, which covers the table, the tuner's settings and the search's code."""
     table, control = SPACES[space].files()[layer].read_bytes().hex(), str(_ALL[variant].get("control"))
     return version_of(table, space, _settings(variant).to_json(), control, TUNER_VERSION, TRIALS, _VERSION)
 

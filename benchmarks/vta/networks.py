@@ -132,6 +132,6 @@ def _table(layer: str) -> Table:
 
 @cache
 def _version(network: str, variant: str) -> str:
-    """Returns the version of a run: that of the tables, of the tuner's settings and of the search's code."""
+    """Return a run's version, which covers the tables, the tuner's settings and the search's code."""
     tables = [(TABLES / f"{layer}.json").read_bytes().hex() for layer in networks()[network]]
     return version_of(tables, tuner_of(variant, variants=TABLE_VARIANTS).to_json(), TUNER_VERSION, TRIALS)

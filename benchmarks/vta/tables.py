@@ -203,7 +203,7 @@ def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
 
 
 def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
-    """Simulates all configs of a layer on VTA's own buffers; returns what `kit.tables` reads."""
+    """Simulate all configs of a layer on VTA's own buffers; return the content of a table for `kit.tables`."""
     began_s = time.perf_counter()
     target = VtaTarget(DESCRIPTION)
     space = target.space(layer).restricted(OWN_BUFFERS)

@@ -6,7 +6,7 @@
 A case is a network that calls one operator of torch's table of operators (`op_db`, with which torch tests itself) with
 one of the table's samples: tensors are the network's inputs, all else is fixed. It is traced by `torch.export`,
 imported, and its outputs are compared with torch's. `kit.cases` lists the outcomes. ``cases`` has types and
-numbers of samples. ``outside`` is what is random, complex, sparse or not initialised, has a tensor without elements,
+numbers of samples. ``outside`` is what is random, complex, sparse or uninitialized, has a tensor without elements,
 takes or returns no tensor, has a shape that depends on data, looks for the largest or smallest of what is no number, or
 needs an operator that is not core ATen and has no converter, such as a singular value decomposition.
 
@@ -173,7 +173,7 @@ def _untaken(core: torch.export.ExportedProgram, program: torch.export.ExportedP
             return f"{node.target} returns a number or a shape that depends on data"
     for node in core.graph.output_node().all_input_nodes:
         if "empty" in str(node.target):
-            return f"returns what {node.target} does not initialise"
+            return f"returns what {node.target} does not initialize"
     for each in _called(core):
         if torch.Tag.nondeterministic_seeded in each.tags:
             return f"{each} is random"

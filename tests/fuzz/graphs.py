@@ -14,7 +14,6 @@ import csv
 import json
 import multiprocessing
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -134,8 +133,9 @@ def _call(folder: Path, *command: str) -> None:
     )
     if run.returncode:
         logs = [line for path in sorted((folder / "logs").rglob("*.log")) for line in path.read_text().splitlines()]
-        told = [line for line in (*logs, *run.stderr.splitlines()) if re.search(r"\b(error|Error|refused)\b", line)]
-        raise AnoleError(" ".join(told[:2]) or run.stderr[-200:])
+        lines = [*logs, *run.stderr.splitlines()]
+        found = [line for line in lines if line.startswith("anole: ")] or [line for line in lines if "Error" in line]
+        raise AnoleError(" ".join(found[:2]) or run.stderr[-200:])
 
 
 def repeat(seed: int) -> None:
