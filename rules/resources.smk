@@ -1,6 +1,6 @@
 """The resources of jobs: what measures has its device for itself, and a cluster knows where a job can run."""
 
-from anole.project.needs import limits_of
+from anole.project.job_resources import limits_of
 
 # Candidates must not be timed in parallel. These are defaults; a profile or the command line may raise them.
 for resource, limit in limits_of(pipeline).items():

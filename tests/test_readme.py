@@ -15,7 +15,7 @@ from anole.__main__ import main
 from anole.config.reading import parse_spec
 from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
-from anole.project.needs import node_resources
+from anole.project.job_resources import node_resources
 from anole.project.pipeline import Pipeline
 from anole.targets.base import Place
 

@@ -16,7 +16,7 @@ from anole.errors import AnoleError, BuildError
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import Started, start_engines
 from anole.evaluate.timing.turns import Pace, Times, take_turns
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.targets import get_target
 from anole.targets.base import Device, Place
 

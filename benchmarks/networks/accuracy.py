@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, build_engine, reference_engines
-from anole.evaluate.narrow import narrow_engine
+from anole.evaluate.low_precision import narrow_engine
 from anole.extract.tasks import extract_tasks
-from anole.quantise.stage import quantise_model
+from anole.quantize.stage import quantise_model
 from anole.targets import get_target
 from anole.targets.cpu.device.precision import BF16, FLOAT32, INT8, lacks
 from anole.targets.cpu.settings import describe_cpu

@@ -20,7 +20,7 @@ from anole.evaluate.engines import (
     torch_engine,
     torch_network,
 )
-from anole.evaluate.starts import onnx_file, start_reference
+from anole.evaluate.engine_factories import onnx_file, start_reference
 from anole.targets import get_target
 from anole.targets.base import Device
 
@@ -79,7 +79,7 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
 def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) -> None:
     """Compiles a network with default configs, without the warning that nothing is tuned."""
     from anole.compile.build import BuildSettings, compile_build
-    from anole.evaluate.rounding import rounds_too_much
+    from anole.evaluate.winograd_error import rounds_too_much
 
     logging.disable(logging.WARNING)
     settings = BuildSettings(name, "random", 0, False, 0)

@@ -21,8 +21,8 @@ import onnx
 from anole.config.entries import ModelSpec
 from anole.evaluate.timing.turns import Pace
 from anole.extract.tasks import extract_tasks
-from anole.quantise.float_file import read_file
-from anole.quantise.stage import quantise_model
+from anole.quantize.float_file import read_file
+from anole.quantize.stage import quantise_model
 from anole.targets import get_target
 from anole.targets.cpu.device.precision import FLOAT32, INT8, STORED_WEIGHTS, precisions_of
 from anole.targets.cpu.settings import describe_cpu

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.keys import canonical_json
-from anole.measure.cautious import AnyMeasurer, CautiousMeasurer, measurer_of
+from anole.measure.fault_filter import AnyMeasurer, CautiousMeasurer, measurer_of
 from anole.measure.options import MeasureOptions
 from anole.record import Config, Status, Trial
 from anole.search.loop import TUNER_VERSION

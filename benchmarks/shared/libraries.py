@@ -29,7 +29,7 @@ from anole.evaluate.comparison import draw_samples
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.timing.turns import Pace, Times, time_interleaved
 from anole.export.stage import export_build
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.targets import get_target
 from anole.targets.shared.kernel import find_compiler
 from benchmarks.common.arguments import of_builds

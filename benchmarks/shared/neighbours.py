@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from anole.documents.build import read_build
-from anole.evaluate.starts import start_deployed
+from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.timing.load import LOAD_PACE, time_under_load
 from anole.evaluate.timing.turns import Pace
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from benchmarks.common.arguments import chosen, listed, of_builds
 from benchmarks.common.builds import device_of, environment, rows_of_builds
 from benchmarks.common.rows import print_rows, rounded

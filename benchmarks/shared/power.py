@@ -22,11 +22,11 @@ from typing import Any
 
 from anole.documents.build import Build, read_build
 from anole.evaluate.engines import Engine
-from anole.evaluate.starts import start_deployed
+from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.timing.load import busy_neighbours
 from anole.evaluate.timing.pairs import PairTimer
 from anole.evaluate.timing.sequential import compare_rounds
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.targets import get_device
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows

@@ -24,10 +24,10 @@ import numpy as np
 from anole.documents.build import read_build
 from anole.errors import AnoleError
 from anole.evaluate.engines import Engine
-from anole.evaluate.starts import start_deployed
+from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.timing.engine_process import start_engines
 from anole.evaluate.timing.turns import Pace, take_turns
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from benchmarks.common.arguments import chosen, of_builds
 from benchmarks.common.builds import device_of, rows_of_builds
 from benchmarks.common.rows import print_rows, quartiles, rounded

@@ -24,7 +24,7 @@ from anole.commands.stages import (
     tune_together,
 )
 from anole.documents.log import LogFormatter
-from anole.host.temporaries import own_temporaries
+from anole.host.tempdirs import own_temporaries
 
 
 @click.group(

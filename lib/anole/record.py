@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from anole.keys import Key, Time, content_key
-from anole.plain import FLAT
+from anole.codec import FLAT
 
 Config = Mapping[str, Any]
 """One point of a space: the name of each knob and its value, in plain JSON values."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from anole.errors import shown
 from anole.keys import content_key
-from anole.plain import Range, from_plain, to_plain
+from anole.codec import Range, from_plain, to_plain
 
 Size = Annotated[int, Range(1, 2**31 - 1)]
 """A size that is possible."""

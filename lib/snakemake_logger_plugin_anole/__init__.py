@@ -13,7 +13,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 if TYPE_CHECKING:
-    from anole.report.screen import Screen
+    from anole.report.progress_view import Screen
 
 _BOOKKEEPING = (
     "Assuming unrestricted shared filesystem",
@@ -44,7 +44,7 @@ class LogHandler(LogHandlerBase):
     def __post_init__(self) -> None:
         settings = self.common_settings
         if not (settings.dryrun or settings.verbose or settings.printshellcmds or settings.debug_dag):
-            from anole.report.screen import Screen
+            from anole.report.progress_view import Screen
 
             self._screen = Screen(settings.nocolor)
 

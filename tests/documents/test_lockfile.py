@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, text_of, write_lockfile
 from anole.errors import SpecError
-from anole.plain import to_plain
+from anole.codec import to_plain
 
 KEYS = st.text("0123456789abcdef", min_size=64, max_size=64)
 VALUES = st.one_of(st.integers(-(2**40), 2**40), st.text(max_size=5), st.booleans(), st.lists(st.integers(0, 9)))

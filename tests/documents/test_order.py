@@ -22,8 +22,8 @@ from anole.documents.evaluation import Evaluation
 from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Refined, SharedReceipts, TuningReceipt
 from anole.merge.stage import Stamp
-from anole.plain import FLAT, LATER, Range, from_plain, to_plain
-from anole.project.answers import Answers
+from anole.codec import FLAT, LATER, Range, from_plain, to_plain
+from anole.project.rule_inputs import Answers
 
 DOCUMENTS = (
     *(Manifest, Build, Evaluation, TuningReceipt, SharedReceipts, Refined, DescribedTarget, Stamp),

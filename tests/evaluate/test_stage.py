@@ -15,7 +15,7 @@ from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison
 from anole.evaluate.device import _latency
 from anole.evaluate.engines import Engine
-from anole.evaluate.rounding import rounds_too_much
+from anole.evaluate.winograd_error import rounds_too_much
 from anole.evaluate.stage import evaluate_build
 
 from ..tiny_builds import HOME, run_python
@@ -30,7 +30,7 @@ import tiny
 from anole.compile.recorded import compile_redrawn
 from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
-from anole.evaluate.rounding import rounds_too_much
+from anole.evaluate.winograd_error import rounds_too_much
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.timing.turns import Pace
 from anole.config.entries import ModelSpec

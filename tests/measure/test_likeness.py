@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anole.measure.site import Likeness
+from anole.measure.device_access import Likeness
 
 Latencies = dict[str, float]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anole.host.lock import device_lock
-from anole.measure.cautious import CautiousMeasurer, measurer_of
+from anole.measure.fault_filter import CautiousMeasurer, measurer_of
 from anole.measure.options import MeasureOptions
 from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Status

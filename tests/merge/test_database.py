@@ -17,7 +17,7 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest
 from anole.errors import DocumentError, StoreError
 from anole.merge.database import Merged, merge_files
-from anole.plain import to_plain
+from anole.codec import to_plain
 from anole.record import Remeasurement
 from anole.store.content import encode_shard, parse_shard, seal_lines
 from anole.store.shard import read_shard

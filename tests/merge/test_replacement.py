@@ -13,7 +13,7 @@ import pytest
 
 from anole.errors import StoreError
 from anole.merge import replacement
-from anole.merge.guarded import opened
+from anole.merge.untrusted_database import opened
 from anole.merge.replacement import held
 
 

@@ -13,7 +13,7 @@ from anole.errors import StoreError
 from anole.merge.database import seal_path
 from anole.merge.exchange import ImportCounts, import_records
 from anole.merge.schema import columns, create_views, version
-from anole.plain import to_plain
+from anole.codec import to_plain
 
 from ..record_project import execute
 

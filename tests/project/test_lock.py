@@ -14,7 +14,7 @@ from anole.__main__ import main
 from anole.config.reading import load_spec
 from anole.documents.build import digests, read_build, write_build
 from anole.documents.lockfile import read_lockfile
-from anole.plain import to_plain
+from anole.codec import to_plain
 from anole.project.hardware import describe_target
 
 from ..record_project import CONV, DENSE, Project, run_of

@@ -28,7 +28,7 @@ from anole.documents.receipt import (
 from anole.errors import BuildError
 from anole.evaluate.timing.turns import Pace
 from anole.extract.stage import extract_model
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.refine.candidates import candidates_of
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stage import Effort, refine_network

@@ -11,7 +11,7 @@ import pytest
 
 from anole.errors import ConfigError
 from anole.keys import canonical_json
-from anole.plain import from_plain, to_plain
+from anole.codec import from_plain, to_plain
 from anole.record import Measurement, Status, Trial
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.loop import tune

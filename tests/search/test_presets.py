@@ -20,7 +20,7 @@ from anole.search.explore.random import Random
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.sample.first import First
-from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.none import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from anole.errors import StoreError
 from anole.merge.stage import seal_shards
-from anole.plain import to_plain
+from anole.codec import to_plain
 from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, Trial
 from anole.store.content import SCHEMA, encode_shard, parse_shard
 from anole.store.lines import Chain, whole_lines, without_checksum

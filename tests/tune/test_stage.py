@@ -18,7 +18,7 @@ from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifes
 from anole.errors import DocumentError, StoreError, TargetError
 from anole.host.processor import processor
 from anole.measure.options import MeasureOptions
-from anole.measure.site import Site
+from anole.measure.device_access import Site
 from anole.record import Trial
 from anole.store.shard import read_shard
 from anole.targets import get_target

@@ -32,7 +32,7 @@ def init(folder: Path, demo: bool) -> None:
 @AS_JSON
 def plan(spec: Path, as_json: bool) -> None:
     """Show the tasks, their state, and what would run next."""
-    from anole.plain import to_plain
+    from anole.codec import to_plain
     from anole.project.pipeline import Pipeline
     from anole.project.plan import make_plan
     from anole.report.plan_table import render_plan

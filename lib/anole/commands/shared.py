@@ -75,7 +75,7 @@ class OrderType(Json):
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the order that the text `value` holds."""
-        from anole.plain import Misfit, from_plain
+        from anole.codec import Misfit, from_plain
         from anole.targets.base import named_object
 
         try:
@@ -193,4 +193,4 @@ def spare_torch(model: ModelSpec) -> None:
 
 def without_torch() -> None:
     """Prevents TVM from importing torch, which takes most of TVM's import time."""
-    import_module("anole.host.without_torch")
+    import_module("anole.host.block_torch_import")

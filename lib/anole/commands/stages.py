@@ -28,7 +28,7 @@ from anole.commands.shared import (
     without_torch,
 )
 from anole.documents import layout
-from anole.quantise.methods import LEAST_DB, METHODS
+from anole.quantize.methods import LEAST_DB, METHODS
 
 if TYPE_CHECKING:
     from anole.tune.options import TuneOptions
@@ -122,8 +122,8 @@ def quantise(
     from anole.config.entries import ModelSpec
     from anole.config.reading import load_spec
     from anole.node import Node
-    from anole.quantise.stage import quantise_model
-    from anole.report.quantised import render_quantised
+    from anole.quantize.stage import quantise_model
+    from anole.report.quantization import render_quantised
 
     if entry is None:
         (output,) = enter_project(spec, output)
@@ -236,7 +236,7 @@ def compile_(
     guard_process(f"build {build}")
     without_torch()
     from anole.compile.stage import compile_network
-    from anole.evaluate.rounding import rounds_too_much
+    from anole.evaluate.winograd_error import rounds_too_much
     from anole.project.pipeline import find_build
 
     if order is None or manifest is None:
@@ -308,7 +308,7 @@ def evaluate(
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_network
     from anole.evaluate.timing.turns import Pace
-    from anole.project.quantised import declared_model
+    from anole.project.quantized_models import declared_model
 
     build = read_build(folder)
     declared = declared_model(spec or layout.project_of_build(folder.absolute()) / "models.yaml", build, overrides)

@@ -19,7 +19,7 @@ from anole.documents.build import Build, write_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
-from anole.host.temporaries import make_locked, sweep
+from anole.host.tempdirs import make_locked, sweep
 from anole.targets.base import CppRuntime
 from anole.targets.shared.kernel import find_compiler, run_tool
 

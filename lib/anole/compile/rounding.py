@@ -16,7 +16,7 @@ from anole.targets.base import Target, named_object
 from anole.task import Workload
 
 RoundsTooMuch = Callable[[Path], bool]
-"""Runs a complete build beside its model, see `anole.evaluate.rounding`."""
+"""Runs a complete build beside its model, see `anole.evaluate.winograd_error`."""
 
 _Finer = Callable[[Workload, Config], Mapping[str, Sequence[Any]] | None]
 

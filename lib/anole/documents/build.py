@@ -16,7 +16,7 @@ from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
 from anole.ir.ranges import SizeRange
 from anole.keys import Key, Time
-from anole.plain import LATER
+from anole.codec import LATER
 from anole.record import Config
 from anole.targets import kind_of
 

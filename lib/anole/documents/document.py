@@ -11,7 +11,7 @@ from zlib import crc32
 from anole.errors import DocumentError, shown
 from anole.files import document_text, read_regular, write_atomically
 from anole.keys import canonical_json
-from anole.plain import Misfit, from_plain, to_plain, unset
+from anole.codec import Misfit, from_plain, to_plain, unset
 from anole.strict_json import parse_json
 
 T = TypeVar("T")

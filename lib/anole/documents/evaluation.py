@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from anole.documents.document import read_document, write_document
 from anole.keys import Time
-from anole.plain import LATER
-from anole.words import duration
+from anole.codec import LATER
+from anole.text_format import duration
 
 
 @dataclass(frozen=True)

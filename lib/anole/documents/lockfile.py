@@ -14,7 +14,7 @@ from anole.documents.receipt import Receipt
 from anole.errors import SpecError, shown
 from anole.files import read_regular, write_atomically
 from anole.keys import Key, content_key
-from anole.plain import Misfit, Range, from_plain, to_plain
+from anole.codec import Misfit, Range, from_plain, to_plain
 from anole.record import Config
 from anole.strict_json import parse_json
 

@@ -13,7 +13,7 @@ from anole.documents.document import checked_text, differing, read_document, rea
 from anole.errors import DocumentError
 from anole.files import write_atomically
 from anole.keys import Key
-from anole.plain import FLAT, LATER
+from anole.codec import FLAT, LATER
 from anole.task import Task
 
 

@@ -11,9 +11,9 @@ from anole.documents import layout
 from anole.documents.document import document_of, read_document, read_plain, write_document
 from anole.errors import DocumentError
 from anole.keys import Key, Time
-from anole.plain import LATER
+from anole.codec import LATER
 from anole.record import Config
-from anole.words import counted, significant
+from anole.text_format import counted, significant
 
 
 @dataclass(frozen=True)

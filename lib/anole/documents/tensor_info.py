@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from anole.plain import LATER
+from anole.codec import LATER
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 References come first. A reference that is itself farther from the truth is overruled by the network in double
 precision, or by the steps of a quantised file one by one. A reference that multiplies rounding is compared on average,
-see `anole.evaluate.nearby`.
+see `anole.evaluate.perturbation`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_samples
 from anole.evaluate.engines import Arrays
-from anole.evaluate.narrow import narrow_engine
-from anole.evaluate.nearby import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
+from anole.evaluate.low_precision import narrow_engine
+from anole.evaluate.perturbation import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
-from anole.evaluate.quantised import defined_engine
+from anole.evaluate.quantized_reference import defined_engine
 from anole.targets import kind_of
 from anole.targets.kind import Rounding
 

@@ -19,10 +19,10 @@ from anole.documents.evaluation import Latency, LoadLatency
 from anole.errors import BuildError
 from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
 from anole.evaluate.engines import Arrays, Engine, build_engine, reference_engines
-from anole.evaluate.starts import start_deployed, start_reference
+from anole.evaluate.engine_factories import start_deployed, start_reference
 from anole.evaluate.timing.load import log_load, time_under_load
 from anole.evaluate.timing.turns import Pace, Times, ratios, time_interleaved
-from anole.measure.site import Site, site_of
+from anole.measure.device_access import Site, site_of
 from anole.targets.base import Device
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from onnx.reference.op_run import OpRun
 from anole.config.entries import ModelSpec
 from anole.errors import AnoleError, BuildError, cause
 from anole.evaluate.engines import Arrays
-from anole.extract.onnx.halves import TYPE_ATTRIBUTES
+from anole.extract.onnx.float16 import TYPE_ATTRIBUTES
 from anole.extract.onnx.importer import read_onnx
 
 _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)

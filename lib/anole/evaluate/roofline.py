@@ -11,10 +11,10 @@ from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import KernelLatency, KernelProfile
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import KernelTimes, time_kernels
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.targets import get_observable
 from anole.targets.base import Observable
-from anole.words import kernel_words, significant
+from anole.text_format import kernel_words, significant
 
 _log = logging.getLogger(__name__)
 

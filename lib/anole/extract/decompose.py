@@ -10,7 +10,7 @@ from torch._decomp import decomposition_table
 from anole.extract.complex_pairs import rewrite_complex
 from anole.extract.converters import known_operators
 from anole.extract.fold_program import fold_program
-from anole.extract.rewordings import REWORDED, first_of
+from anole.extract.decompositions import REWORDED, first_of
 
 _aten = torch.ops.aten
 _WHOLE = (_aten.linear.default, _aten.matmul.default, _aten.max_pool2d.default, _aten.max_pool3d.default)

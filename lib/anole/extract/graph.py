@@ -11,7 +11,7 @@ from tvm import ir, relax
 
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.explained import explained
+from anole.extract.error_context import explained
 from anole.extract.imported import Imported
 from anole.extract.passes.as_conv2d import as_conv2d
 from anole.extract.passes.canonicalize import canonicalize
@@ -21,11 +21,11 @@ from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.join_branches import join_branches
 from anole.extract.passes.merge_affine import merge_affine
-from anole.extract.passes.narrow import narrow
+from anole.extract.passes.low_precision import narrow
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
 from anole.extract.passes.weight_only import WEIGHT_ONLY, scheme_of, store_weights
-from anole.extract.passes.whole_floats import keep_whole_floats
+from anole.extract.passes.drop_integer_round_trips import keep_whole_floats
 from anole.host.guard import step
 from anole.ir.convolutions import is_channels_last
 from anole.ir.mutators import bindings, operator_of
@@ -222,7 +222,7 @@ def _dtype_of(call: ir.Call) -> str:
 def _is_exact(call: ir.Call) -> bool:
     """Whether a product's operands are whole numbers in float32; its result then is of an integer type.
 
-    See `anole.extract.onnx.operators.whole_products`.
+    See `anole.extract.onnx.operators.integer_products`.
     """
     return str(call.ty.dtype) == "int32" and _dtype_of(call) == "float32"
 

@@ -16,7 +16,7 @@ import numpy as np
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError, cause
 from anole.files import write_atomically
-from anole.plain import from_plain, to_plain
+from anole.codec import from_plain, to_plain
 from anole.strict_json import parse_json
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def load_model(model: ModelSpec, redrawn: bool = False) -> Imported:
     """
     if not model.ranges:
         return _load(model, redrawn)
-    from anole.extract.generalised import generalised
+    from anole.extract.symbolic_shapes import generalised
 
     return generalised(model, lambda fixed: _load(fixed, redrawn))
 

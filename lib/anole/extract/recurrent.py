@@ -106,7 +106,7 @@ class _Emitter:
         return self._reshaped(found, [*extents(self._operands.data)[:2], directions, own.gates, own.padded])
 
     def _whole_product(self, weight: ir.Expr, parts: Sequence[slice]) -> ir.Expr:
-        """Returns the product of whole numbers, of type int32; see `anole.extract.onnx.operators.whole_products`."""
+        """Returns the product of whole numbers, of type int32; see `anole.extract.onnx.operators.integer_products`."""
         data, rank = self._operands.data, len(extents(self._operands.data))
         products = []
         for part in parts:

@@ -13,7 +13,7 @@ from anole.extract.imported import write_network
 from anole.extract.load import EXTRACT_VERSION, load_model, paused_collector
 from anole.extract.tasks import extract_tasks
 from anole.targets import get_target
-from anole.words import counted
+from anole.text_format import counted
 
 logger = logging.getLogger(__name__)
 

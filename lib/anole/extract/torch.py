@@ -21,7 +21,7 @@ from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.binding import Binding, bind
 from anole.extract.decompose import RECURRENT, count_layers, decompose
-from anole.extract.explained import explained
+from anole.extract.error_context import explained
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.imported import Imported
 from anole.extract.weights import draw_weights

@@ -219,7 +219,7 @@ class Worker:
 def _context(preload: Sequence[str]) -> ForkServerContext:
     """Returns the context that starts processes; its server imports the given modules first."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["anole.host.without_torch", *preload])
+    context.set_forkserver_preload(["anole.host.block_torch_import", *preload])
     return context
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from anole.errors import MachineError, cause
 from anole.host.machine import available_cores
-from anole.measure.bench import LocalBench
+from anole.measure.local_runner import LocalBench
 from anole.measure.builders import Builders, Built
-from anole.measure.calls import start_building
+from anole.measure.worker_functions import start_building
 from anole.measure.options import MeasureOptions
 from anole.measure.results import FAILURES, Results
-from anole.measure.servers import RemoteBench
-from anole.measure.site import Elsewhere, Site, site_of
+from anole.measure.remote_runner import RemoteBench
+from anole.measure.device_access import Elsewhere, Site, site_of
 from anole.record import Config, Measurement
 from anole.targets import get_device
 from anole.targets.base import Device

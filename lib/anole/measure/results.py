@@ -11,7 +11,7 @@ from anole.errors import DeviceLostError
 from anole.host.process import CallError, WorkerTimeout
 from anole.keys import canonical_json
 from anole.measure.builders import Built
-from anole.measure.calls import Timed
+from anole.measure.worker_functions import Timed
 from anole.record import Config, Measurement, Status
 from anole.search.ties import Compared
 

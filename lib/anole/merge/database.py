@@ -16,10 +16,10 @@ from anole.documents.document import read_document, write_document
 from anole.documents.evaluation import read_evaluation
 from anole.errors import DocumentError
 from anole.files import read_bytes
-from anole.merge.carrying import Carrier
-from anole.merge.folding import fold_build, fold_evaluation, fold_manifest, naming
-from anole.merge.guarded import Guarded, UnreadableError, opened
-from anole.merge.merged import Before, Changes, Merged
+from anole.merge.keep_user_data import Carrier
+from anole.merge.upsert import fold_build, fold_evaluation, fold_manifest, naming
+from anole.merge.untrusted_database import Guarded, UnreadableError, opened
+from anole.merge.merge_log import Before, Changes, Merged
 from anole.merge.replacement import HeldDatabase, held
 from anole.merge.schema import create_tables, create_views, schema_sha256, views_sha256
 from anole.merge.shards import fold_shards

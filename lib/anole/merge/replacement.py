@@ -16,7 +16,7 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import close, make_folder, replace_durably, sync
-from anole.merge.guarded import is_fault
+from anole.merge.untrusted_database import is_fault
 
 _PATIENCE_S = 10.0
 """Seconds to wait for another program's transaction."""

@@ -11,8 +11,8 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import read_bytes
-from anole.merge.folding import fold_run, naming
-from anole.merge.merged import Before, Changes, Recording
+from anole.merge.upsert import fold_run, naming
+from anole.merge.merge_log import Before, Changes, Recording
 from anole.store.content import ShardContent, parse_shard
 from anole.store.lines import whole_lines
 from anole.store.shard import is_copy, named_run, shard_paths

@@ -15,7 +15,7 @@ from anole.errors import BuildError, DocumentError
 from anole.keys import canonical_json
 from anole.node import Node
 from anole.project.hardware import look_for
-from anole.project.quantised import model_on
+from anole.project.quantized_models import model_on
 
 
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:

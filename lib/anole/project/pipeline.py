@@ -19,7 +19,7 @@ from anole.keys import content_key
 from anole.node import Node
 from anole.project.content import digest_of
 from anole.project.hardware import Hardware, any_records, describe_target, is_detected_on_nodes, keep, look_for
-from anole.project.quantised import is_quantised, model_on
+from anole.project.quantized_models import is_quantised, model_on
 from anole.record import Run
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner

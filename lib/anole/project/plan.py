@@ -11,9 +11,9 @@ from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.documents.manifest import ListedTask, read_manifest
 from anole.errors import DocumentError
-from anole.project.behind import Behind, find_behind
+from anole.project.lock_drift import Behind, find_behind
 from anole.project.pipeline import Pipeline
-from anole.project.quantised import is_quantised
+from anole.project.quantized_models import is_quantised
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Receipts
 from anole.errors import BuildError
 from anole.extract.imported import read_network
-from anole.measure.site import Site
+from anole.measure.device_access import Site
 from anole.refine.candidates import (
     Candidates,
     Positions,

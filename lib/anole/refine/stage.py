@@ -12,7 +12,7 @@ from anole.documents.manifest import Order, network_path, read_manifest
 from anole.documents.receipt import Receipts, Refined, TriedConfig, read_receipts, write_receipt
 from anole.errors import BuildError
 from anole.evaluate.timing.turns import Pace
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.record import utc_now
 from anole.refine.candidates import (
     Candidates,

@@ -17,7 +17,7 @@ from anole.evaluate.engines import build_engine
 from anole.evaluate.kernel_times import time_kernels
 from anole.evaluate.timing.turns import Pace, ratios, time_interleaved
 from anole.host.process import CallError, Worker
-from anole.measure.site import Site
+from anole.measure.device_access import Site
 from anole.targets.base import Device
 
 _FEWEST_RUNS = 5

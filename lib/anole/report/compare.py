@@ -18,14 +18,14 @@ from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs, draw_samples
 from anole.evaluate.network_runner import runner_of
-from anole.evaluate.starts import start_deployed
+from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.timing.pairs import PairTimer
 from anole.evaluate.timing.sequential import ALPHA, Ratio, Verdict, compare_rounds
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.report.tables import facts_of
 from anole.targets import get_device, get_target
 from anole.targets.base import Place
-from anole.words import counted, duration, percent, significant
+from anole.text_format import counted, duration, percent, significant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,10 +13,10 @@ from anole.errors import MachineError, MeasureError
 from anole.host.lock import lock_path
 from anole.host.machine import host_facts, software_versions
 from anole.host.process import CallError, Worker
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.report.tables import facts_of
 from anole.targets import all_kinds, get_device, get_kind
-from anole.words import significant
+from anole.text_format import significant
 
 _TIMEOUT_S = 60.0
 

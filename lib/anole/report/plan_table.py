@@ -10,7 +10,7 @@ from rich.text import Text
 
 from anole.project.plan import Plan, PlannedTask
 from anole.report.tables import facts_of, table_of
-from anole.words import counted, named_few, significant
+from anole.text_format import counted, named_few, significant
 
 _TITLES = ("MFLOP", "trials", "failed", "GFLOP/s")
 

@@ -12,11 +12,11 @@ from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import time_kernels
 from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.report.tables import table_of
 from anole.targets import get_kind, get_observable, get_target
 from anole.targets.base import Observable, Place
-from anole.words import counted, duration, percent, significant
+from anole.text_format import counted, duration, percent, significant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -32,7 +32,7 @@ from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.sample.first import First
 from anole.search.settings import TunerSettings, read_fields, unknown
 from anole.search.surrogate import SURROGATES
-from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.none import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
 from anole.search.surrogate.merit_trees import MeritTrees

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
 from anole.errors import SpecError, suggestion
-from anole.plain import Misfit, read_given
-from anole.plain import Range as Range
+from anole.codec import Misfit, read_given
+from anole.codec import Range as Range
 from anole.search.roles import Evaluator, Explorer, Sampler, Surrogate
 from anole.space.space import Space
 

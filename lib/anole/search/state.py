@@ -16,7 +16,7 @@ from anole.record import Config, Measurement, Trial, utc_now
 from anole.search.progress import expected_gain, rank_correlation
 from anole.search.roles import Candidates, Examples, History
 from anole.search.settings import TunerSettings
-from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.none import Blind
 from anole.space.space import Space, Vectors
 
 _LED_SHARE = 0.5

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn, TypeVar, cast
 from anole.errors import StoreError, shown
 from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
-from anole.plain import FLAT, Misfit, from_plain, to_plain
+from anole.codec import FLAT, Misfit, from_plain, to_plain
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
 from anole.store.checks import problem_of
 from anole.store.lines import Chain, checksum_of, whole_lines, without_checksum

@@ -15,9 +15,9 @@ from anole.documents.receipt import MeasuredConfig, TuningReceipt
 from anole.errors import MeasureError, TargetError
 from anole.host.machine import host_facts, software_versions
 from anole.host.process import prepare
-from anole.measure.cautious import AnyMeasurer, measurer_of
+from anole.measure.fault_filter import AnyMeasurer, measurer_of
 from anole.measure.simulation import SimulatedMeasurer
-from anole.measure.site import Site
+from anole.measure.device_access import Site
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Self
 
-from anole.measure.cautious import AnyMeasurer
+from anole.measure.fault_filter import AnyMeasurer
 
 _MOST_OPEN = 8
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from anole.documents import layout
 from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import SharedReceipts, TuningReceipt, write_receipt
-from anole.measure.site import site_of
+from anole.measure.device_access import site_of
 from anole.record import Status
 from anole.search.budget import spend
 from anole.search.watch import Watch
@@ -24,7 +24,7 @@ from anole.tune.job import SUSPECT, TaskTuning
 from anole.tune.measurers import Measurers
 from anole.tune.options import TuneOptions
 from anole.tune.progress import Progress
-from anole.words import counted
+from anole.text_format import counted
 
 logger = logging.getLogger(__name__)
 

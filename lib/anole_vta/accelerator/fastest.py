@@ -12,7 +12,7 @@ from anole.errors import StoreError
 from anole.record import Trial
 from anole.space.space import Columns
 from anole.task import Task
-from anole.words import counted
+from anole.text_format import counted
 from anole_vta.accelerator.accesses import accesses_of
 from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.geometry import Geometry

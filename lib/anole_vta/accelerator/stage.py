@@ -20,7 +20,7 @@ from anole.documents.manifest import read_listed_task, read_manifest
 from anole.documents.receipt import Receipts, read_receipts
 from anole.errors import BuildError, DocumentError
 from anole.store.shard import read_shard
-from anole.words import counted, milliseconds, times
+from anole.text_format import counted, milliseconds, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.accelerator.fastest import Fastest, fastest_programs

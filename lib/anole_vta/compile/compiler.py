@@ -17,7 +17,7 @@ from anole.config.entries import ModelSpec
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
 from anole.extract.samples import read_samples
-from anole.plain import to_plain
+from anole.codec import to_plain
 from anole.record import Config
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu

@@ -6,7 +6,7 @@ import json
 
 from anole.errors import AnoleError
 from anole.report.pages.figure import Download, Figure, Lacking, ReportSource, Section, Shown, Table
-from anole.words import counted, milliseconds, times
+from anole.text_format import counted, milliseconds, times
 from anole_vta.config_file import vta_config
 from anole_vta.geometry import Geometry
 

@@ -12,7 +12,7 @@ import numpy as np
 from anole.documents import layout
 from anole.report.cookbook import read_chart
 from anole.report.pages.figure import Download, Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
-from anole.words import counted, milliseconds, significant, times
+from anole.text_format import counted, milliseconds, significant, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.pareto import on_front
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from anole_vta.geometry import Geometry
 from anole_vta.simulator.activity import Module
-from anole_vta.simulator.clockwork import Clockwork, Cursor, Progress, State
+from anole_vta.simulator.event_simulator import Clockwork, Cursor, Progress, State
 from anole_vta.simulator.streams import Streams
 
 _GLANCE = 2

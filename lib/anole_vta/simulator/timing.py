@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anole_vta.geometry import DEFAULT, Geometry
 from anole_vta.isa import Finish, Instruction, StreamError
 from anole_vta.simulator.activity import Activities, Module
-from anole_vta.simulator.clockwork import Clockwork
+from anole_vta.simulator.event_simulator import Clockwork
 from anole_vta.simulator.repeats import Skipper
 from anole_vta.simulator.streams import Streams, code_of
 

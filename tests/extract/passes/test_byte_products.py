@@ -15,7 +15,7 @@ from tvm import ir, relax
 from anole.errors import ExtractError
 from anole.extract.graph import workload_of
 from anole.extract.passes.exact_sums import split_sums
-from anole.extract.passes.narrow import narrow
+from anole.extract.passes.low_precision import narrow
 from anole.ir.normalize_products import transposed_product
 from anole.ir.ranges import SizeRange
 from anole.ir.symbols import symbol_of

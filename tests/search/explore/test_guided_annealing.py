@@ -14,7 +14,7 @@ from anole.search.explore.random import draw
 from anole.search.presets import PRESETS
 from anole.search.roles import History
 from anole.search.state import Search, Subject
-from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.none import Blind
 from anole.space import Space
 from anole.targets import get_target
 from anole.targets.base import Place

@@ -9,7 +9,7 @@ import numpy as np
 from anole.search.explore.by_merit import ByMerit
 from anole.search.explore.descent import Descent
 from anole.search.explore.exhaustive import Exhaustive
-from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.none import Blind
 from anole.space import Constraint, Space, option_knob
 
 from ..conftest import measured

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from anole.search.explore.random import Random
-from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.none import Blind
 
 
 def test_every_valid_config_is_as_likely_and_as_many_are_drawn_as_is_set(formula):

@@ -12,7 +12,7 @@ from anole.task import Conv2d
 from anole_vta.geometry import DEFAULT, Geometry, Memory
 from anole_vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError
 from anole_vta.simulator.activity import Activities
-from anole_vta.simulator.clockwork import Clockwork
+from anole_vta.simulator.event_simulator import Clockwork
 from anole_vta.simulator.repeats import Skipper
 from anole_vta.simulator.streams import Streams, code_of
 from anole_vta.simulator.timing import cycles_of, simulate

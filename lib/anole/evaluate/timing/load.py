@@ -17,8 +17,8 @@ from anole.errors import AnoleError
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineError, EngineProcess, start_engines
 from anole.evaluate.timing.turns import Pace, Times, take_turns
-from anole.measure.site import Site
-from anole.words import counted
+from anole.measure.device_access import Site
+from anole.text_format import counted
 
 _log = logging.getLogger(__name__)
 

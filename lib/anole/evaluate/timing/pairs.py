@@ -86,7 +86,7 @@ class PairTimer:
     ) -> None:
         self.rounds: list[Round] = []
         self._starts, self._where, self._random = starts, where, random.Random(seed)
-        self._preload, self._environment = [*preload, __name__, "anole.evaluate.starts"], environment
+        self._preload, self._environment = [*preload, __name__, "anole.evaluate.engine_factories"], environment
 
     def take(self) -> float:
         """Takes a round, and returns the logarithm of the second engine's latency over the first one's.

@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from anole.extract.onnx.graphs import OWN_DOMAINS
-from anole.extract.onnx.limits import MAX_NODES
+from anole.extract.onnx.protos import OWN_DOMAINS
+from anole.extract.onnx.validation import MAX_NODES
 
 MAX_UNROLLED = 4096
 """The largest number of operators to which one loop is unrolled."""

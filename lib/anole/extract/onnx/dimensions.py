@@ -8,7 +8,7 @@ import onnx
 
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
-from anole.extract.onnx.graphs import OWN_DOMAINS, subgraphs
+from anole.extract.onnx.protos import OWN_DOMAINS, subgraphs
 
 if TYPE_CHECKING:
     from anole.config.entries import ModelSpec

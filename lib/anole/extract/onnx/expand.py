@@ -8,7 +8,7 @@ from contextlib import suppress
 import onnx
 import onnx.inliner
 
-from anole.extract.onnx.graphs import OWN_DOMAINS, all_nodes, opset_of, without_weights
+from anole.extract.onnx.protos import OWN_DOMAINS, all_nodes, opset_of, without_weights
 
 OTHERS_OF_THE_NAME = ("Attention", "GroupNorm")
 """Operators that TVM's importer knows as ONNX Runtime defines them; ONNX has others of the same name."""

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from anole.extract.onnx.graphs import opset_of
+from anole.extract.onnx.protos import opset_of
 from anole.extract.onnx.operators import CONVERTERS
 from anole.extract.onnx.operators.call import Call
 

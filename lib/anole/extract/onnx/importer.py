@@ -10,10 +10,10 @@ import onnx
 from anole.config.onnx_files import OnnxFileError, external_files
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.explained import explained
+from anole.extract.error_context import explained
 from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
-from anole.extract.onnx.limits import check_format, check_numbers, check_tensor, external_tensors
+from anole.extract.onnx.validation import check_format, check_numbers, check_tensor, external_tensors
 from anole.extract.onnx.selection import select_part
 from anole.host.guard import step
 
@@ -65,7 +65,7 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     """Returns an ONNX file with all its weights, checked, or the part of it that the entry asks for.
 
     Raises:
-        ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx.limits`.
+        ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx.validation`.
     """
     path = Path(model.location)
     if not path.is_file():

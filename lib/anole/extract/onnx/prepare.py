@@ -12,14 +12,14 @@ import onnx_ir as ir
 
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.onnx.block_products import spell_out_products, widen_nibbles
+from anole.extract.onnx.matmul_nbits import spell_out_products, widen_nibbles
 from anole.extract.onnx.constants import fold_constants, state_defaults, tell_shapes
 from anole.extract.onnx.control_flow import choose_branches, unroll_loops
 from anole.extract.onnx.dimensions import fix_inputs
 from anole.extract.onnx.expand import expand_operators, inline_functions
-from anole.extract.onnx.graphs import opset_of, without_weights
-from anole.extract.onnx.halves import compute_in_float32
-from anole.extract.onnx.obstacles import find_obstacles
+from anole.extract.onnx.protos import opset_of, without_weights
+from anole.extract.onnx.float16 import compute_in_float32
+from anole.extract.onnx.unsupported import find_obstacles
 
 _LEAST_OPSET, _RAISED_OPSET = 10, 13
 """Models of versions below the first are raised to the second: TVM's importer lacks some of their operators' forms."""

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from anole.errors import ExtractError, shown, suggestion
-from anole.extract.onnx.graphs import subgraphs, without_weights
+from anole.extract.onnx.protos import subgraphs, without_weights
 
 if TYPE_CHECKING:
     from anole.config.entries import ModelSpec

@@ -19,7 +19,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.errors import ExtractError
-from anole.extract.passes.bytes import bytes_of
+from anole.extract.passes.value_ranges import bytes_of
 from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten, value_of, with_attrs
 from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.ir.symbols import is_number, largest

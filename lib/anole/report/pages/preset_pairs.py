@@ -11,7 +11,7 @@ import numpy as np
 
 from anole.report.cookbook import Recipe, read_chart
 from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
-from anole.words import NONE, counted, times
+from anole.text_format import NONE, counted, times
 
 _FEWEST_TASKS, _FEWEST_PAIRS = 3, 5
 """With fewer, resampling tells next to nothing of what else might have been: of one task, an interval is a point."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from anole.report.cookbook import Recipe
 from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
-from anole.words import NONE, counted, significant
+from anole.text_format import NONE, counted, significant
 
 Row = Mapping[str, Any]
 

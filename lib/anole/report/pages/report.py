@@ -11,7 +11,7 @@ from anole.errors import StoreError
 from anole.files import read_regular, write_atomically
 from anole.record import utc_now
 from anole.report.cookbook import cookbook, read_recipes
-from anole.report.pages import held_back
+from anole.report.pages import unfinished_builds
 from anole.report.pages.database import Database, LackingError
 from anole.report.pages.figure import READERS, Lacking, ReportSource, Section, Shown
 from anole.report.pages.page import TITLE_END, Page, render
@@ -19,7 +19,7 @@ from anole.report.pages.preset_pairs import section_of_pairs
 from anole.report.pages.recipes import section_of
 from anole.targets import usable_kinds
 from anole.targets.base import named_object
-from anole.words import counted, named_few, times
+from anole.text_format import counted, named_few, times
 
 _DEPLOYMENT = (
     *("speedup", "latency_by_size", "build_sizes", "latency_under_load"),
@@ -75,7 +75,7 @@ def all_sections() -> list[Section]:
     recipes = read_recipes(cookbook())
     own = [
         *(section_of(recipes[name], "deployment") for name in _DEPLOYMENT),
-        held_back.SECTION,
+        unfinished_builds.SECTION,
         *(section_of(recipes[name], "research") for name in _RESEARCH),
         section_of_pairs(recipes["preset_pairs"], "research"),
         *(section_of(recipes[name], "research") for name in _MORE_RESEARCH),

@@ -2,7 +2,7 @@
 
 from anole.search.roles import Surrogate
 from anole.search.settings import Part
-from anole.search.surrogate.blind import Blind
+from anole.search.surrogate.none import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
 from anole.search.surrogate.merit_trees import MeritTrees

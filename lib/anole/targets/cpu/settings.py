@@ -25,7 +25,7 @@ from anole.targets.cpu.device.precision import (
 )
 from anole.targets.kind import CONSTRAINED, Inventory, Kind, Rounding, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
-from anole.words import counted
+from anole.text_format import counted
 
 if TYPE_CHECKING:
     from anole.targets.cpu.target import CpuTarget

@@ -21,7 +21,7 @@ from anole.targets.cpu.device.precision import (
 )
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
-from anole.targets.cpu.templates.narrow import in_words, word_dtype
+from anole.targets.cpu.templates.packed_operands import in_words, word_dtype
 from anole.targets.cpu.templates.register_tiles import is_small
 from anole.targets.kind import is_open
 from anole.task import Workload, weight_scheme

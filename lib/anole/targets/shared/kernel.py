@@ -14,7 +14,7 @@ from anole.errors import MachineError
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.shared.reference import data_shape
-from anole.targets.shared.words import packed_dtype
+from anole.targets.shared.packed_lanes import packed_dtype
 from anole.task import Workload
 
 

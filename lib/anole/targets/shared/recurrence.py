@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from anole.keys import canonical_json
-from anole.plain import from_plain, to_plain
+from anole.codec import from_plain, to_plain
 
 RECURRENCE = "anole.recurrence"
 """The attribute of a function that holds the description as JSON; a target may replace the function by its own."""

@@ -20,7 +20,7 @@ from anole.targets.cpu.device import builder
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cpu.templates.narrow import in_words
+from anole.targets.cpu.templates.packed_operands import in_words
 from anole.targets.cpu.templates.programs import Programs, programs_of
 from anole.targets.cpu.templates.tiles_space import takes_tiles
 from anole.targets.shared.kernel import define

@@ -9,7 +9,7 @@ from anole.extract.onnx.operators import (
     indexing,
     pooling,
     quantization,
-    quantized_steps,
+    qlinear,
     recurrent,
     reductions,
     resize,
@@ -19,7 +19,7 @@ from anole.extract.onnx.operators.call import Converter
 
 _FAMILIES = (
     *(constants, convolution, elementwise, indexing, pooling),
-    *(quantization, quantized_steps, recurrent, reductions, resize, spectrum),
+    *(quantization, qlinear, recurrent, reductions, resize, spectrum),
 )
 CONVERTERS: dict[str, Converter] = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
 """Converters by the operator's type; they precede those of TVM."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.call import Call, Converter, along, const, dtype_of, shape_of
-from anole.extract.onnx.operators.whole_products import (
+from anole.extract.onnx.operators.integer_products import (
     Factor,
     constant_factor,
     convolve_whole,
@@ -22,7 +22,7 @@ from anole.extract.onnx.operators.whole_products import (
     multiply_whole,
     whole_float,
 )
-from anole.extract.passes.bytes import CHOOSING
+from anole.extract.passes.value_ranges import CHOOSING
 from anole.extract.passes.weight_only import weight_only
 from anole.ir.mutators import bound, bound_call, operator_of, value_behind, with_attrs
 from anole.targets.shared.weight_only import StoredWeights

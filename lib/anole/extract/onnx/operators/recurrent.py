@@ -12,7 +12,7 @@ from tvm import relax
 
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of
 from anole.extract.onnx.operators.quantization import dynamic_quantize
-from anole.extract.onnx.operators.whole_products import whole_float
+from anole.extract.onnx.operators.integer_products import whole_float
 from anole.extract.passes.exact_sums import exact_runs
 from anole.extract.recurrent import Operands, Scales, emit_recurrence
 from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence

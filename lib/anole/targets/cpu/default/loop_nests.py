@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from anole.targets.cpu.default.access import Axis, Block, describe_block
+from anole.targets.cpu.default.memory_access import Axis, Block, describe_block
 from anole.targets.cpu.device.lowering import PARTITION
 
 SERIAL_WORK = 1 << 14

@@ -13,7 +13,7 @@ from typing import Any
 from tvm import s_tir
 
 from anole.ir.nodes import blocks_of
-from anole.targets.cpu.default.access import Block
+from anole.targets.cpu.default.memory_access import Block
 from anole.targets.cpu.default.loop_nests import (
     ACCUMULATORS,
     SERIAL_WORK,

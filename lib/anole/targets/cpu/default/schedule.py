@@ -14,7 +14,7 @@ from tvm import s_tir, tirx
 
 from anole.ir.nodes import blocks_of
 from anole.ir.symbols import at_sizes, prime_sizes
-from anole.targets.cpu.default.access import are_same, describe_block, reads_elementwise
+from anole.targets.cpu.default.memory_access import are_same, describe_block, reads_elementwise
 from anole.targets.cpu.default.loop_nests import (
     SERIAL_WORK,
     Machine,
@@ -25,8 +25,8 @@ from anole.targets.cpu.default.loop_nests import (
     schedule_spatial,
 )
 from anole.targets.cpu.default.rows import schedule_rows
-from anole.targets.cpu.default.single_results import separate_results
-from anole.targets.cpu.default.whole_vectors import pad_rows
+from anole.targets.cpu.default.split_reductions import separate_results
+from anole.targets.cpu.default.pad_to_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
 
 _log = logging.getLogger(__name__)

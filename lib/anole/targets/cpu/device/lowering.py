@@ -28,7 +28,7 @@ from anole.ir.symbols import are_numbers, with_plain_extents
 from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
 from anole.targets.cpu.device.not_a_number import keep_nan
 from anole.targets.cpu.device.rounding import simplify_rounding
-from anole.targets.cpu.device.words import has_words, lower_dots, read_words
+from anole.targets.cpu.device.dot_products import has_words, lower_dots, read_words
 
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""

@@ -15,7 +15,7 @@ from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.conv2d_space import leaves_gaps
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.convolution_tiles import tile_order
-from anole.targets.cpu.templates.idle_steps import has_idle, skip_idle
+from anole.targets.cpu.templates.skip_padding import has_idle, skip_idle
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared import anchor
 from anole.task import Conv2d

@@ -15,8 +15,8 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, covered, leaves_gaps
 from anole.targets.cpu.templates.depthwise_space import computed_channels, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped_space import grouped_space, is_bundled
-from anole.targets.cpu.templates.idle_steps import skips
-from anole.targets.cpu.templates.narrow import can_be_narrow, in_words, is_narrow
+from anole.targets.cpu.templates.skip_padding import skips
+from anole.targets.cpu.templates.packed_operands import can_be_narrow, in_words, is_narrow
 from anole.targets.cpu.templates.open_spaces import (
     batch_matmul_open,
     conv2d_open,
@@ -85,7 +85,7 @@ class Programs:
         template = cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
         if not self.has_words:
             return template
-        return cast("Template", named_object("anole.targets.cpu.templates.words:of_words")(template))
+        return cast("Template", named_object("anole.targets.cpu.templates.packed_template:of_words")(template))
 
 
 def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:

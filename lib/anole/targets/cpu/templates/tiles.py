@@ -19,7 +19,7 @@ from anole.targets.cpu.templates.products import DenseTemplate
 from anole.targets.cpu.templates.tiles_space import SIDE, in_groups, runs, strips
 from anole.targets.shared import anchor
 from anole.targets.shared.templates import ChoiceTemplate
-from anole.targets.shared.words import first_number, is_dot
+from anole.targets.shared.packed_lanes import first_number, is_dot
 from anole.task import BatchMatmul, Conv2d, Dense
 
 

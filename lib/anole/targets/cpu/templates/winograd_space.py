@@ -21,7 +21,7 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.conv2d_space import filter_knob, padded_filters
-from anole.targets.cpu.templates.idle_steps import met_share, skips
+from anole.targets.cpu.templates.skip_padding import met_share, skips
 from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, RegisterTiles
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d

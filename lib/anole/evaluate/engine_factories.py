@@ -1,0 +1,88 @@
+"""Starts an engine that runs a build's network in the calling process, which holds no other engine."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from anole.config.entries import ModelSpec
+from anole.documents.build import read_build
+from anole.errors import BuildError
+from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.engines import Engine, export_onnx, onnxruntime_engine, torch_engine, torch_network
+from anole.targets import get_target
+from anole.targets.base import Place
+
+
+def start_deployed(folder: Path) -> Engine:
+    """Returns an engine that runs a build as its users do: with its own ``load.py``, from arrays to arrays.
+
+    Raises:
+        BuildError: the build cannot be loaded.
+    """
+    # Programs that only run a build have no torch, which TVM would import.
+    if "torch" not in sys.modules:
+        import_module("anole.host.block_torch_import")
+    try:
+        model: Callable[..., list[NDArray[Any]]] = runpy.run_path(str(folder / "load.py"))["Model"]()
+    except Exception as error:
+        raise BuildError(f"{folder}: load.py cannot load it: {error}") from error
+    now = draw_inputs(read_build(folder))
+
+    def give(others: Sequence[NDArray[Any]]) -> None:
+        now[:] = others
+
+    return Engine("build", lambda: model(*now), list, give)
+
+
+def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
+    """Returns a reference of a build, ``torch`` or ``onnxruntime``, on the same inputs and threads.
+
+    In the folder `scratch` are files that several engines share.
+
+    Raises:
+        BuildError: the build is for a simulator, or ONNX Runtime cannot load the network.
+        ExtractError: the model cannot be loaded.
+    """
+    build = read_build(folder)
+    inputs, device = draw_inputs(build), get_target(build.target_description)
+    if device.place is Place.SIMULATOR:
+        raise BuildError("a simulated network has no rivals")
+    if name == "onnxruntime":
+        return onnxruntime_engine(onnx_file(build.model_spec, inputs, scratch), inputs, device.threads)
+    return torch_engine(*torch_network(build.model_spec, inputs, device.threads, device.runs_on))
+
+
+def onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:
+    """Returns the network's ONNX file.
+
+    That of a torch network is exported in a separate process, so that this one does not import torch.
+    """
+    path = scratch / "model.onnx"
+    if model.scheme == "onnx":
+        import onnx
+
+        from anole.extract.onnx.selection import selected_part
+
+        part = selected_part(model)
+        if part is None:
+            return Path(model.location)
+        proto = onnx.load_from_string(part)
+        onnx.external_data_helper.load_external_data_for_model(proto, str(Path(model.location).parent))
+        onnx.save(proto, path)
+    elif not path.exists():
+        with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+            apart.submit(_export, model, inputs, path).result()
+    return path
+
+
+def _export(model: ModelSpec, inputs: Sequence[NDArray[Any]], path: Path) -> None:
+    export_onnx(*torch_network(model, inputs, 1), path)

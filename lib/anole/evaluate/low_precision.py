@@ -1,0 +1,138 @@
+"""A reference that rounds as a target does; how far that takes it from itself tells how far it may take a build."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.config.entries import ModelSpec
+from anole.evaluate.engines import Engine, onnxruntime_engine, torch_engine, torch_network
+from anole.targets import get_target, kind_of
+from anole.targets.base import Target
+from anole.targets.kind import Rounding
+from anole.targets.shared.weight_only import as_stored
+
+if TYPE_CHECKING:
+    import onnx
+
+PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""The operators of ONNX that multiply matrices or images."""
+
+_LEAST_OPSET = 13
+"""The first one whose `Cast` knows bfloat16."""
+
+
+@contextmanager
+def narrow_engine(
+    model: ModelSpec, description: Mapping[str, Any], inputs: Sequence[NDArray[Any]], threads: int
+) -> Iterator[Engine]:
+    """Yields torch, or ONNX Runtime on a changed file, with weights rounded as a described target stores them.
+
+    If the target rounds operands, torch does so by itself, and products of the file read rounded numbers.
+
+    Raises:
+        ExtractError: the model cannot be loaded.
+        BuildError: ONNX Runtime cannot load the file.
+    """
+    target, rounding = get_target(description), kind_of(description).rounding(description) or Rounding()
+    if model.scheme != "onnx":
+        yield _torch(model, target, rounding, inputs, threads)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "narrow.onnx")
+        path.write_bytes(_rounded_file(model, target, rounding))
+        yield onnxruntime_engine(path, inputs, threads)
+
+
+def _torch(
+    model: ModelSpec, target: Target, rounding: Rounding, inputs: Sequence[NDArray[Any]], threads: int
+) -> Engine:
+    import torch
+
+    from anole.evaluate.rounded_weights import RoundedWeights
+
+    network, arguments = torch_network(model, inputs, threads)
+    engine = torch_engine(network, arguments)
+    dtype = None if rounding.dtype is None else getattr(torch, rounding.dtype)
+
+    def run() -> Any:
+        with ExitStack() as stack:
+            if dtype is not None:
+                stack.enter_context(torch.autocast("cpu", dtype))
+            if rounding.stores_weights:
+                stack.enter_context(RoundedWeights(network, target))
+            return engine.run()
+
+    def outputs(found: Any) -> list[NDArray[Any]]:
+        from anole.extract.torch import tensors_of
+
+        return [(each.float() if each.dtype is dtype else each).numpy() for each in tensors_of(found)]
+
+    return replace(engine, run=run, outputs=outputs)
+
+
+def _rounded_file(model: ModelSpec, target: Target, rounding: Rounding) -> bytes:
+    """Returns a model's file, with its weights inside, that rounds as a target does."""
+    from anole.extract.onnx.protos import of_opset
+    from anole.extract.onnx.importer import read_onnx
+
+    file = of_opset(read_onnx(model), _LEAST_OPSET)
+    if rounding.dtype is not None:
+        _round_products(file, rounding.dtype)
+    if rounding.stores_weights:
+        _round_weights(file, model, target)
+    return bytes(file.SerializeToString())
+
+
+def _round_products(file: onnx.ModelProto, dtype: str) -> None:
+    """Let products read what was cast to a type and back."""
+    from onnx import TensorProto, helper
+
+    narrow_type = TensorProto.DataType.Value(dtype.upper())
+    nodes, rounded = list(file.graph.node), dict[str, str]()
+    del file.graph.node[:]
+    for node in nodes:
+        for place in range(2) if node.op_type in PRODUCTS else ():
+            name = node.input[place]
+            if name not in rounded:
+                narrow, rounded[name] = (f"{name}.anole.{kind}" for kind in ("narrow", "rounded"))
+                file.graph.node.append(helper.make_node("Cast", [name], [narrow], to=narrow_type))
+                file.graph.node.append(helper.make_node("Cast", [narrow], [rounded[name]], to=TensorProto.FLOAT))
+            node.input[place] = rounded[name]
+        file.graph.node.append(node)
+
+
+def _round_weights(file: onnx.ModelProto, model: ModelSpec, target: Target) -> None:
+    """Rounds the weights of the dense layers in a model's file, which holds them all."""
+    from onnx import helper, numpy_helper, shape_inference
+
+    from anole.extract.onnx.dimensions import fix_inputs, input_infos
+
+    fix_inputs(file, input_infos(model, file))
+    infos = [*file.graph.input, *shape_inference.infer_shapes(file).graph.value_info]
+    shapes = {each.name: [extent.dim_value for extent in each.type.tensor_type.shape.dim] for each in infos}
+    weights: Mapping[str, onnx.TensorProto] = {each.name: each for each in file.graph.initializer}
+    for node in file.graph.node:
+        if node.op_type not in ("Gemm", "MatMul") or node.input[1] not in weights:
+            continue
+        given = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        values, shape = numpy_helper.to_array(weights[node.input[1]]), shapes.get(node.input[0], [])
+        if values.ndim != 2 or values.dtype != np.float32:
+            continue
+        is_transposed = bool(given.get("transB", 0))
+        rows = prod(shape[1:] if given.get("transA", 0) else shape[:-1])
+        rounded = as_stored(target, max(rows, 1), values.T if is_transposed else values)
+        name = f"{node.input[1]}.anole.rounded.{rows}"
+        tensor = numpy_helper.from_array(np.ascontiguousarray(rounded.T if is_transposed else rounded), name)
+        if name not in weights:
+            file.graph.initializer.append(tensor)
+            weights = {**weights, name: tensor}
+        node.input[1] = name

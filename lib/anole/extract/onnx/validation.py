@@ -1,0 +1,300 @@
+"""Refuses ONNX models that break the format, or that are beyond what Anole can import and check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, ModelProto, TensorProto
+
+from anole.errors import ExtractError, shown
+from anole.extract.onnx.protos import OWN_DOMAINS, subgraphs
+
+MAX_ELEMENTS = 2**31
+"""The largest number of elements of a tensor."""
+
+MAX_BYTES = 2**34
+"""The largest size of all weights together."""
+
+MAX_NODES = 100_000
+"""The largest number of operators, with those of subgraphs, and with those of functions each time they are called."""
+
+MAX_DEPTH = 8
+"""How deep subgraphs may lie in each other."""
+
+OPSETS = range(1, onnx.defs.onnx_opset_version() + 1)
+"""The versions of ONNX's own operators that a model may ask for."""
+
+DOMAINS = (*OWN_DOMAINS, "com.microsoft")
+"""The domains of the operators that TVM's importer knows."""
+
+_BITS = {
+    **dict.fromkeys(("DOUBLE", "INT64", "UINT64"), 64),
+    **dict.fromkeys(("FLOAT", "INT32", "UINT32"), 32),
+    **dict.fromkeys(("FLOAT16", "BFLOAT16", "INT16", "UINT16"), 16),
+    **dict.fromkeys(("BOOL", "INT8", "UINT8", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"), 8),
+    **dict.fromkeys(("INT4", "UINT4"), 4),
+}
+_TYPES = {getattr(TensorProto, name): bits for name, bits in _BITS.items()}
+_FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+_POSITIVE = ("dilations", "group", "kernel_shape", "output_shape", "strides")
+_SIGNED = ("output_padding", "pads")
+_EXACT = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators whose weights are finite; elsewhere, an infinity may be a mask, and NaN the bound of a Clip."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A graph, subgraph or function, and where it is."""
+
+    graph: onnx.GraphProto | onnx.FunctionProto
+    place: str
+    depth: int
+
+
+def check_format(proto: ModelProto, where: str) -> None:
+    """Checks a model whose weights are not loaded from other files yet.
+
+    Args:
+        proto: the model.
+        where: the model and its file, which begin each message.
+
+    Raises:
+        ExtractError: the first thing that is not allowed, with its place, and what is allowed.
+    """
+    versions = [each.version for each in proto.opset_import if each.domain in OWN_DOMAINS]
+    if len(versions) != 1 or versions[0] not in OPSETS:
+        found = " and ".join(map(str, versions)) or "none"
+        raise ExtractError(f"{where}: found opset {found}; one from {OPSETS[0]} to {OPSETS[-1]} is allowed")
+    sizes = _function_sizes(proto, where)
+    size = n_nodes = 0
+    for part in _parts(proto, where):
+        n_nodes += _n_nodes(part, sizes)
+        if n_nodes > MAX_NODES:
+            raise ExtractError(f"{where}: holds more than {MAX_NODES} operators, which is the most allowed")
+        if isinstance(part.graph, onnx.GraphProto):
+            _check_values(part)
+        for tensor, place in _tensors(part):
+            size += check_tensor(tensor, place)
+            if size > MAX_BYTES:
+                raise ExtractError(
+                    f"{where}: declares more than {MAX_BYTES} bytes of weights, which is the most allowed"
+                )
+        for node in part.graph.node:
+            _check_node(node, sizes, f"{part.place}: operator {_named(node)}")
+    _check_by_onnx(proto, where)
+
+
+def check_tensor(tensor: TensorProto, place: str) -> int:
+    """Checks the type, shape and size of a constant tensor, and returns its size in bytes.
+
+    Raises:
+        ExtractError: one of them is not allowed, or they contradict each other.
+    """
+    _check_type(tensor.data_type, place)
+    _check_dims(tensor.dims, place)
+    n_elements = prod(tensor.dims)
+    expected: int = (n_elements * _TYPES[tensor.data_type] + 7) // 8
+    if tensor.data_location == TensorProto.EXTERNAL:
+        given = [int(entry.value) for entry in tensor.external_data if entry.key == "length"]
+        found = given[-1] if given else expected
+    else:
+        used = [name for name in _FIELDS if getattr(tensor, name)]
+        if len(used) > 1:
+            raise ExtractError(f"{place}: found values in {' and '.join(used)}; one place is allowed")
+        found = len(tensor.raw_data) if tensor.raw_data else _listed_bytes(tensor)
+    if found != expected:
+        raise ExtractError(f"{place}: found {found} bytes; shape {shown(list(tensor.dims))} has {expected}")
+    return expected
+
+
+def check_numbers(proto: ModelProto, where: str) -> None:
+    """Checks that weights of convolutions, products and batch-norms are finite; elsewhere, NaN may be meant.
+
+    Raises:
+        ExtractError: such a weight is NaN or infinite.
+    """
+    parts = list(_parts(proto, where))
+    exact = {name for part in parts for node in part.graph.node if node.op_type in _EXACT for name in node.input}
+    for part in parts:
+        for tensor, place in _tensors(part, exact):
+            values = _floats(tensor)
+            n_bad, what = int(np.isnan(values).sum()), "not a number (NaN)"
+            if not n_bad:
+                n_bad, what = int(np.isinf(values).sum()), "infinite"
+            if n_bad:
+                raise ExtractError(
+                    f"{place}: {n_bad} of {values.size} values are {what}; weights must be numbers, since no build can "
+                    "be compared with such a network"
+                )
+
+
+def external_tensors(proto: ModelProto) -> list[TensorProto]:
+    """Returns the tensors of a model's graphs whose values are in other files."""
+    external = TensorProto.EXTERNAL
+    parts = _parts(proto, "")
+    return [tensor for part in parts for tensor, _ in _tensors(part) if tensor.data_location == external]
+
+
+def _parts(proto: ModelProto, where: str) -> Iterator[_Part]:
+    """Yields a model's graph and functions, and all their subgraphs."""
+    functions = [_Part(each, f"{where}: function {shown(each.name)}", 0) for each in proto.functions]
+    for top in (_Part(proto.graph, where, 0), *functions):
+        yield from _subgraphs(top)
+
+
+def _subgraphs(top: _Part) -> Iterator[_Part]:
+    """Yields a graph and all its subgraphs."""
+    parts = [top]
+    while parts:
+        part = parts.pop()
+        if part.depth > MAX_DEPTH:
+            raise ExtractError(f"{part.place}: is the {part.depth}th subgraph within another; {MAX_DEPTH} are allowed")
+        yield part
+        for node in part.graph.node:
+            for name, graph in subgraphs(node):
+                parts.append(_Part(graph, f"{top.place}: {name[:80]} of operator {_named(node)}", part.depth + 1))
+
+
+def _tensors(part: _Part, names: Set[str] | None = None) -> Iterator[tuple[TensorProto, str]]:
+    """Yields the constant tensors of one graph, or only those with these names, and their places."""
+    for tensor in getattr(part.graph, "initializer", ()):
+        if names is None or tensor.name in names:
+            yield tensor, f"{part.place}: tensor {shown(tensor.name)}"
+    for node in part.graph.node:
+        if names is not None and names.isdisjoint(node.output):
+            continue
+        for attribute in node.attribute:
+            tensors = [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
+            yield from (
+                (tensor, f"{part.place}: {attribute.name[:80]} of operator {_named(node)}") for tensor in tensors
+            )
+
+
+def _check_values(part: _Part) -> None:
+    """Checks what a graph declares of its inputs, outputs and values."""
+    graph = part.graph
+    if graph.sparse_initializer:
+        raise ExtractError(f"{part.place}: found a sparse tensor; only dense ones are allowed")
+    for values, what in ((graph.input, "input"), (graph.output, "output"), (graph.value_info, "value")):
+        for name, count in Counter(value.name for value in values).items():
+            if count > 1 and what != "value":
+                raise ExtractError(f"{part.place}: {what} {shown(name)} is given {count} times; once is allowed")
+        for value in values:
+            place = f"{part.place}: {what} {shown(value.name)}"
+            # Within a graph and its subgraphs, values without a type are common, and sequences are allowed.
+            if what != "value" and part.depth == 0:
+                if value.type.WhichOneof("value") not in ("tensor_type", None):
+                    raise ExtractError(f"{place}: found a {value.type.WhichOneof('value')}; a tensor is allowed")
+                _check_type(value.type.tensor_type.elem_type, place)
+            found = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
+            # Some exporters write -1 for a dynamic dimension.
+            dims = [dim for dim in found if dim != -1]
+            _check_dims(dims, place, least=int(what == "input"))
+
+
+def _check_type(found: int, place: str) -> None:
+    if found not in _TYPES:
+        known = TensorProto.DataType.items()
+        named = next((f"{name} ({value})" for name, value in known if value == found), str(found))
+        raise ExtractError(f"{place}: found element type {named}; allowed: {', '.join(_BITS)}")
+
+
+def _check_dims(dims: Sequence[int], place: str, least: int = 0) -> None:
+    if any(dim < least for dim in dims):
+        raise ExtractError(f"{place}: found shape {shown(list(dims))}; each extent must be at least {least}")
+    if len(dims) > 64 or prod(dims) > MAX_ELEMENTS:
+        raise ExtractError(f"{place}: found shape {shown(list(dims))}; a tensor has at most {MAX_ELEMENTS} elements")
+
+
+def _listed_bytes(tensor: TensorProto) -> int:
+    """Returns the size of the values of a tensor that lists them as numbers."""
+    n_listed: int = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
+    bits = _TYPES[tensor.data_type]
+    # Two numbers of four bits share one entry.
+    return n_listed if bits < 8 else n_listed * bits // 8
+
+
+def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]:
+    """Returns how many operators each function of a file consists of, by its domain and name.
+
+    Raises:
+        ExtractError: a function calls itself, or is given twice.
+    """
+    functions = {(each.domain, each.name): each for each in proto.functions}
+    if len(functions) < len(proto.functions):
+        raise ExtractError(f"{where}: two functions have the same name and domain")
+    parts = {key: list(_subgraphs(_Part(each, "", 0))) for key, each in functions.items()}
+    sizes: dict[tuple[str, str], int] = {}
+    calls = {
+        key: {(node.domain, node.op_type) for part in each for node in part.graph.node} & functions.keys()
+        for key, each in parts.items()
+    }
+    try:
+        for key in TopologicalSorter(calls).static_order():
+            # Functions that call each other twice would double the size each time; what is too large stays so.
+            sizes[key] = min(sum(_n_nodes(part, sizes) for part in parts[key]), MAX_NODES + 1)
+    except CycleError as error:
+        names = " calls ".join(name for _, name in error.args[1])[:200]
+        raise ExtractError(f"{where}: a function calls itself: {names}") from error
+    return sizes
+
+
+def _n_nodes(part: _Part, sizes: Mapping[tuple[str, str], int]) -> int:
+    """Returns the number of operators of one graph, with those of the functions that it calls."""
+    return sum(sizes.get((node.domain, node.op_type), 1) for node in part.graph.node)
+
+
+def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], place: str) -> None:
+    if node.domain not in DOMAINS and (node.domain, node.op_type) not in functions:
+        allowed = ", ".join(map(repr, DOMAINS))
+        raise ExtractError(f"{place}: found domain {shown(node.domain)}; allowed: {allowed}")
+    for attribute in node.attribute:
+        if attribute.type in (AttributeProto.SPARSE_TENSOR, AttributeProto.SPARSE_TENSORS):
+            raise ExtractError(f"{place}: {attribute.name[:80]}: found a sparse tensor; only dense ones are allowed")
+        numbers = [*attribute.ints, attribute.i] if attribute.type == AttributeProto.INT else attribute.ints
+        least = 1 if attribute.name in _POSITIVE else 1 - MAX_ELEMENTS if attribute.name in _SIGNED else None
+        if least is not None and not all(least <= number < MAX_ELEMENTS for number in numbers):
+            problem = f"found {shown(list(numbers))}; each must be from {least} to {MAX_ELEMENTS - 1}"
+            raise ExtractError(f"{place}: {attribute.name}: {problem}")
+        if node.op_type != "Constant" and any(np.isnan([attribute.f, *attribute.floats])):
+            raise ExtractError(f"{place}: {attribute.name[:80]}: found NaN; a number is expected")
+
+
+def _check_by_onnx(proto: ModelProto, where: str) -> None:
+    """Runs ONNX's own checker on the model without its weights, which it would copy twice."""
+    bare = ModelProto()
+    bare.CopyFrom(proto)
+    for part in _parts(bare, where):
+        for tensor, _ in _tensors(part):
+            tensor.dims[:] = [0]
+            for field in (*_FIELDS, "external_data", "data_location"):
+                tensor.ClearField(field)
+        # The checker wants shapes that the importer finds out by itself.
+        for value in (*part.graph.input, *part.graph.output, *part.graph.value_info):
+            # A function has names alone.
+            if isinstance(value, onnx.ValueInfoProto) and value.type.HasField("tensor_type"):
+                value.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(bare)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ExtractError(f"{where}: breaks ONNX's format: {' '.join(lines)[:1000]}") from error
+
+
+def _floats(tensor: TensorProto) -> Any:
+    """Returns the values of a tensor of floating-point numbers; no values for other types."""
+    if tensor.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16):
+        return np.zeros(0, np.float32)
+    values = onnx.numpy_helper.to_array(tensor)
+    return values.astype(np.float32) if tensor.data_type == TensorProto.BFLOAT16 else values
+
+
+def _named(node: onnx.NodeProto) -> str:
+    return f"{node.op_type[:80]} {shown(node.name or next(iter(node.output), ''))}"

@@ -1,0 +1,276 @@
+"""Lets convolutions and products multiply numbers of a narrower type, and stores what they read in that type.
+
+Sums are of float32, or of int32 where the numbers are whole; all other operators stay in float32. A value is rounded
+once, where it is computed, so that whatever reads it reads less memory; operators that only move or choose values do so
+after the rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tvm
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.byte_products import WORD, multiply_bytes, pad
+from anole.extract.passes.value_ranges import CHOOSING, Bytes, bytes_of
+from anole.ir.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
+from anole.ir.normalize_products import operands_of
+from anole.ir.symbols import largest
+from anole.task import BatchMatmul, Dense, Workload
+
+Narrowed = Callable[[Workload], Workload]
+"""Maps a workload of float32 to the same, or to one of a narrower type."""
+
+_INT8 = np.iinfo(np.int8)
+
+_MOST_SUMMED = (2**31 - 1) // 255**2
+"""How many products of bytes less their zero points int32 can hold the sum of."""
+
+_COMMUTING = CHOOSING | {"relax.concat"}
+"""Operators whose result is the same whether their operands or their results are rounded."""
+
+_READERS = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"))
+"""Other operators that widen what they read within their own kernels."""
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """How a variable of float32 is stored: in a type, less an offset."""
+
+    dtype: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """The data of an anchor operator: a stored variable less a zero point, of which a part may be computed."""
+
+    data: relax.Var
+    stored: _Stored
+    zero: int = 0
+    computed: relax.Var | None = None
+
+
+@dataclass(frozen=True)
+class _Anchor:
+    """An anchor operator that shall multiply narrower numbers.
+
+    Attributes:
+        operands: the data, or both operands if they are computed.
+        workload: what it is before.
+    """
+
+    operands: tuple[_Operand, ...]
+    workload: Workload
+
+
+def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Narrowed) -> tvm.IRModule:
+    """Returns a module in normal form whose anchor operators have the types that `narrowed` gives their workloads."""
+    values = {binding.var: binding.value for binding in bindings(module["main"])}
+    found_anchors: dict[relax.Var, _Anchor] = {}
+    for variable, value in values.items():
+        workload = workload_of(value)
+        operands = () if workload is None else _operands(value, workload, narrowed, values)
+        if workload is not None and operands:
+            found_anchors[variable] = _Anchor(operands, workload)
+    if not found_anchors:
+        return module
+    stored = {each.data: each.stored for anchor in found_anchors.values() for each in anchor.operands}
+    products = (variable for variable, anchor in found_anchors.items() if isinstance(anchor.workload, BatchMatmul))
+    stored |= dict.fromkeys(products, _Stored("int32"))
+    if any(each.dtype == "uint8" for each in stored.values()):
+        clipped = (variable for variable, value in values.items() if operator_of(value) == "relax.clip")
+        found = {variable: bytes_of(variable, values) for variable in clipped}
+        stored = {each.base: _Stored("uint8", each.least) for each in found.values() if each is not None} | stored
+    for variable, value in reversed(list(values.items())):
+        if variable in stored and operator_of(value) in _COMMUTING:
+            stored = dict.fromkeys(_tensors(value), stored[variable]) | stored
+
+    class Narrower(_Narrower):
+        anchors, stored_as = found_anchors, stored
+
+    return rewritten(module, mutator(Narrower))
+
+
+def _operands(
+    call: ir.Expr, workload: Workload, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
+) -> tuple[_Operand, ...]:
+    """Returns the computed operands of an anchor operator that shall be narrower, or none."""
+    if isinstance(workload, BatchMatmul):
+        return _of_product(call, workload, narrowed, values)
+    data = call.args[0]
+    if not workload.exact:
+        dtype = narrowed(workload).dtype
+        return (_Operand(data, _Stored(dtype)),) if dtype != workload.dtype and isinstance(data, relax.Var) else ()
+    found, weight = bytes_of(data, values), np.asarray(value_of(call.args[1]))
+    if weight.min() < _INT8.min or weight.max() > _INT8.max:
+        return ()
+    if found is None or narrowed(_filled(workload)).dtype != "uint8":
+        return ()
+    return (_bytes(found, "uint8"),)
+
+
+def _of_product(
+    call: ir.Expr, workload: BatchMatmul, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
+) -> tuple[_Operand, ...]:
+    """Returns both operands of a product of computed tensors that shall be one of bytes, or none."""
+    left, right = (bytes_of(each, values) for each in operands_of(call))
+    inner = operands_of(call)[0].ty.shape[-1]
+    if left is None or right is None or (largest(inner) or workload.inner) > _MOST_SUMMED:
+        return ()
+    if narrowed(_filled(replace(workload, exact=True))).dtype != "uint8":
+        return ()
+    return _bytes(left, "uint8"), _bytes(right, "int8")
+
+
+def _bytes(found: Bytes, dtype: str) -> _Operand:
+    """Returns bytes as an operand that is stored in one of their two types."""
+    offset = found.least - int(np.iinfo(dtype).min)
+    return _Operand(found.base, _Stored(dtype, offset), found.zero - offset, found.computed)
+
+
+def _filled(workload: Workload) -> Workload:
+    """Returns a workload with channels up to whole words."""
+    if isinstance(workload, Dense):
+        return replace(workload, in_features=-(-workload.in_features // WORD) * WORD)
+    if isinstance(workload, BatchMatmul):
+        return replace(workload, inner=-(-workload.inner // WORD) * WORD)
+    if workload.groups == 1:
+        return replace(workload, in_channels=-(-workload.in_channels // WORD) * WORD)
+    return workload
+
+
+def _tensors(call: ir.Call) -> list[relax.Var]:
+    """Returns the variables of float32 that a call reads."""
+    operands = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else call.args
+    return [
+        each for each in operands if isinstance(each, relax.Var) and str(getattr(each.ty, "dtype", "")) == "float32"
+    ]
+
+
+class _Narrower(PyExprMutator):  # type: ignore[misc]
+    """Attributes: anchor operators, and how values are stored, by the variables that they are bound to."""
+
+    anchors: dict[relax.Var, _Anchor]
+    stored_as: dict[relax.Var, _Stored]
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self._rounded: dict[tuple[relax.Var, _Stored], ir.Expr] = {}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self._binding = binding.var
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        variable, operator = self._binding, operator_of(call)
+        if (anchor := self.anchors.get(variable)) is not None:
+            return self._of_anchor(call, anchor)
+        if operator in _COMMUTING and (stored := self.stored_as.get(variable)) is not None:
+            return self._found(self._on(call, lambda each: self._rounded_to(each, stored)), stored)
+        if operator == "relax.astype" and (rounded := self._as_stored(call)) is not None:
+            return rounded
+        return self._on(call, self._widened) if operator in _READERS else self.visit_expr_post_order(call)
+
+    def _found(self, value: ir.Expr, stored: _Stored) -> ir.Expr:
+        """Returns what the present variable is bound to in float32, given how it is stored."""
+        whole = self._rounded[self._binding, stored] = self.builder_.emit(value)
+        return self._wide(whole, stored)
+
+    def _of_anchor(self, call: ir.Call, anchor: _Anchor) -> ir.Expr:
+        if isinstance(anchor.workload, BatchMatmul):
+            return self._of_computed(call, anchor.workload, anchor.operands)
+        (operand,) = anchor.operands
+        return self._of_bytes(call, operand) if operand.stored.dtype == "uint8" else self._of_floats(call, operand)
+
+    def _of_computed(self, call: ir.Call, workload: BatchMatmul, operands: tuple[_Operand, ...]) -> ir.Expr:
+        """Returns the product of computed bytes, in int32 where what reads it allows that."""
+        left, right = (self._rounded_to(each.data, each.stored) for each in operands)
+        zeros = (self._zero_of(each, "int32") for each in operands)
+        flat = multiply_bytes(self.builder_, workload, left, right, *zeros)
+        product = relax.op.reshape(flat, call.ty.shape)
+        return product if str(call.ty.dtype) == "int32" else self._found(product, self.stored_as[self._binding])
+
+    def _of_floats(self, call: ir.Call, operand: _Operand) -> ir.Call:
+        dtype = operand.stored.dtype
+        weight = np.asarray(value_of(call.args[1])).astype(getattr(ml_dtypes, dtype))
+        data = self._rounded_to(operand.data, operand.stored)
+        return with_attrs(call, [data, relax.const(weight, dtype)], out_dtype="float32")
+
+    def _of_bytes(self, call: ir.Call, operand: _Operand) -> ir.Expr:
+        """Returns the product of bytes, less that of their zero point, which is what the padding is of."""
+        data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
+        axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
+        missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % WORD
+        has_zero = operand.zero or operand.computed is not None
+        pads = [int(pad) for pad in call.attrs.padding] if is_image and has_zero else [0] * 4
+        if missing or any(pads):
+            leading = [0] * (len(data.ty.shape) - 1)
+            before = [0, *pads[:2], 0] if is_image else [*leading, 0]
+            after = [0, *pads[2:], missing] if is_image else [*leading, missing]
+            zero = self._zero_of(operand, operand.stored.dtype)
+            data = self.builder_.emit_te(pad, data, zero, before, after, primfunc_name_hint="pad")
+        filled = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
+        changed: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
+        product = with_attrs(call, [data, relax.const(filled)], out_dtype="int32", **changed)
+        sums = weight.reshape(-1, weight.shape[-1]).sum(0, dtype=np.int32)
+        if operand.zero:
+            product = relax.op.subtract(self.builder_.emit(product), relax.const(operand.zero * sums))
+        if operand.computed is not None:
+            zero = self.builder_.emit(relax.op.astype(self.visit_expr(operand.computed), "int32"))
+            own = self.builder_.emit(relax.op.multiply(zero, relax.const(sums)))
+            product = relax.op.subtract(self.builder_.emit(product), own)
+        return product
+
+    def _zero_of(self, operand: _Operand, dtype: str) -> ir.Expr:
+        """Returns an operand's whole zero point of what is stored, a scalar of a type."""
+        constant = relax.const(float(operand.zero), "float32")
+        if operand.computed is None:
+            return relax.const(operand.zero, dtype)
+        computed = self.builder_.emit(relax.op.reshape(self.visit_expr(operand.computed), []))
+        whole = self.builder_.emit(relax.op.add(computed, constant))
+        return self.builder_.emit(relax.op.astype(whole, dtype))
+
+    def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
+        """Returns the call with the variables of float32 that it reads changed."""
+        tensors = _tensors(call)
+
+        def changed(operand: ir.Expr) -> ir.Expr:
+            if isinstance(operand, relax.Tuple):
+                return relax.Tuple(list(map(changed, operand.fields)))
+            return change(operand) if any(operand.same_as(each) for each in tensors) else self.visit_expr(operand)
+
+        return with_attrs(call, list(map(changed, call.args)))
+
+    def _rounded_to(self, operand: relax.Var, stored: _Stored) -> ir.Expr:
+        """Returns a value as it is stored; it is rounded once, unless it is also stored in another way."""
+        if (operand, stored) not in self._rounded:
+            value = self.visit_expr(operand)
+            if stored.offset:
+                value = self.builder_.emit(relax.op.subtract(value, relax.const(float(stored.offset), "float32")))
+            self._rounded[operand, stored] = self.builder_.emit(relax.op.astype(value, stored.dtype))
+        return self._rounded[operand, stored]
+
+    def _widened(self, operand: relax.Var) -> ir.Expr:
+        """Returns a value in float32, as it is stored; no other operator shares the conversion."""
+        stored = self.stored_as.get(operand)
+        return self.visit_expr(operand) if stored is None else self._wide(self._rounded_to(operand, stored), stored)
+
+    def _wide(self, rounded: ir.Expr, stored: _Stored) -> ir.Expr:
+        wide = self.builder_.emit(relax.op.astype(rounded, "float32"))
+        if stored.offset:
+            wide = self.builder_.emit(relax.op.add(wide, relax.const(float(stored.offset), "float32")))
+        return wide
+
+    def _as_stored(self, call: ir.Call) -> ir.Expr | None:
+        """Returns the stored value of which a conversion is a copy; None for all other conversions."""
+        stored = self.stored_as.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        if stored is None or stored.offset or str(call.attrs.dtype) != stored.dtype:
+            return None
+        return self._rounded_to(call.args[0], stored)

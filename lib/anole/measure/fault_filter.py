@@ -1,0 +1,150 @@
+"""Believes a failure only when the machine works: another candidate, or a config that should work, has run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Self
+
+from anole.errors import MeasureError
+from anole.host.faults import ran_out_of_memory
+from anole.measure.measurer import Measurer
+from anole.measure.options import MeasureOptions
+from anole.measure.simulation import SimulatedMeasurer
+from anole.measure.device_access import Site
+from anole.record import Config, Measurement, Status, Trial
+from anole.targets import get_target
+from anole.targets.base import Device, Place
+from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
+
+logger = logging.getLogger(__name__)
+
+_MOST_HELD = 8
+"""Failures in a row that are held back before the machine is checked; twice as many after each check in a row."""
+
+
+def measurer_of(
+    task: Task, options: MeasureOptions, site: Site | None = None, fastest: Trial | None = None
+) -> AnyMeasurer:
+    """Returns what measures a task's candidates, by the kind of its target; a simulator uses the task alone.
+
+    The site is one on this machine by default; `fastest` is the fastest trial that was measured before.
+    """
+    target = get_target(task.target)
+    if target.place is Place.SIMULATOR:
+        return SimulatedMeasurer(task, target)
+    best_s, known = (fastest.measurement.latency_s, fastest.config) if fastest is not None else (None, None)
+    return CautiousMeasurer(Measurer(task, options, site=site, best_s=best_s), task, target, known)
+
+
+class CautiousMeasurer:
+    """Measures candidates of one task, and never yields a failure that may be the machine's.
+
+    Failures are held back until a later candidate works. If none does, a config that should work is measured: the
+    known one, the default config or, where neither has ever worked, a tiny task. If it works, the failures are the
+    candidates' own. A candidate that ran out of memory is measured again alone first.
+
+    A context manager that enters and leaves the measurer. A `known` config is one that worked before.
+    """
+
+    def __init__(self, measurer: Measurer, task: Task, target: Device, known: Config | None = None) -> None:
+        self._measurer, self._task, self._target, self._known = measurer, task, target, known
+        self._default_fails = False
+
+    def __enter__(self) -> Self:
+        self._measurer.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._measurer.__exit__()
+
+    def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Measures configs and yields their measurements in order, each as soon as it is believed.
+
+        Raises:
+            TargetError: there is no such device.
+            MeasureError: measuring is not possible at all, or no longer; what was held back is not yielded.
+        """
+        n, held, most = 0, list[Measurement](), _MOST_HELD
+        while n < len(configs):
+            with closing(self._measurer.measure(configs[n:])) as measured:
+                for measurement in measured:
+                    n += 1
+                    if ran_out_of_memory(measurement.error):
+                        logger.warning("a candidate failed (%s); it is measured again, alone", measurement.error)
+                        measured.close()
+                        measurement = self._alone(configs[n - 1])
+                    if measurement.status is Status.OK:
+                        self._known = configs[n - 1]
+                        yield from (*held, measurement)
+                        held, most = [], _MOST_HELD
+                        continue
+                    held.append(measurement)
+                    if len(held) == most or n == len(configs):
+                        measured.close()
+                        self._check_machine(held)
+                        yield from held
+                        held, most = [], 2 * most
+
+    def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
+        """Measures rivals together, see `Measurer.confirm`; raises as `measure`."""
+        measured = self._measurer.confirm(configs, seconds_each)
+        if measured and all(measurement.status is not Status.OK for measurement in measured):
+            self._check_machine(measured)
+        return measured
+
+    def _alone(self, config: Config) -> Measurement:
+        """Measures a config while nothing else is built or run."""
+        (measurement,) = self._measurer.measure([config])
+        return measurement
+
+    def _check_machine(self, failures: Sequence[Measurement]) -> None:
+        """Measures a config that should work; raises MeasureError if it fails too: then the machine may be at fault."""
+        fails: Measurement | None = None
+        if self._known is not None:
+            fails, what = self._failure(self._known), "a config that worked before"
+            if fails is None:
+                return
+        if not self._default_fails:
+            default = self._target.default_config(self._task.workload)
+            failure = self._failure(default)
+            if failure is None:
+                self._known = self._known or default
+                return
+            self._default_fails = fails is None
+        if fails is None:
+            tiny = _tiny(self._target, self._task.workload.dtype)
+            with self._measurer.beside(tiny) as measurer:
+                (measurement,) = measurer.measure([self._target.default_config(tiny.workload)])
+            if measurement.status is Status.OK:
+                return
+            fails, what = measurement, f"the smallest task ({tiny.label})"
+        last = failures[-1]
+        raise MeasureError(
+            f"{self._task.label}: {len(failures)} candidates in a row failed, the last with {_told(last)}; "
+            f"{what} fails now too, with {_told(fails)}, so the machine is at fault and nothing of this is recorded"
+        )
+
+    def _failure(self, config: Config) -> Measurement | None:
+        measurement = self._alone(config)
+        return None if measurement.status is Status.OK else measurement
+
+
+AnyMeasurer = CautiousMeasurer | SimulatedMeasurer
+"""What measures a task's candidates, by the kind of its target."""
+
+
+def _tiny(target: Device, dtype: str) -> Task:
+    """Returns the smallest task of an operator that the target has a template for."""
+    workloads: tuple[Workload, ...] = (
+        Dense(1, 32, 64, dtype=dtype),
+        Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1), dtype=dtype),
+        BatchMatmul(1, 16, 16, 16, dtype=dtype),
+    )
+    workload = next(each for each in workloads if each.operator in target.operators)
+    return Task(workload, target.description, target.template_version(workload))
+
+
+def _told(measurement: Measurement) -> str:
+    return f"{measurement.status} ({measurement.error})"

@@ -1,0 +1,147 @@
+"""Runs candidates on a device of this machine, one at a time or against each other."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Self
+
+from anole.host.process import CallFailed, CallTimedOut, Worker
+from anole.measure.builders import Built
+from anole.measure.worker_functions import start_running
+from anole.measure.options import MeasureOptions
+from anole.measure.results import FAILURES, Results
+from anole.measure.device_access import Site
+from anole.record import Measurement
+from anole.targets.base import Device
+from anole.task import Workload
+
+
+class LocalBench:
+    """Runs candidates of a workload in a process of its own, which is replaced when it is lost.
+
+    A context manager that ends the process.
+    """
+
+    n_lanes = 1
+
+    def __init__(
+        self, site: Site, target: Device, workload: Workload, options: MeasureOptions, results: Results
+    ) -> None:
+        self._site, self._target = site, target
+        self._run_limit_s, self._results = options.limits.run_s, results
+        self._start = partial(start_running, target, workload, options.evaluator)
+        self._started: Worker | None = None
+        self._candidate: Built | None = None
+        self._sent_s = self._limit_s = 0.0
+
+    def __enter__(self) -> Self:
+        if self._site.is_disturbed:
+            self._worker.launch()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    @contextmanager
+    def held(self, n: int) -> Iterator[None]:
+        """Holds the device exclusively."""
+        with self._site.timing():
+            self._worker.launch()
+            yield
+
+    @property
+    def has_room(self) -> bool:
+        """Whether no candidate runs."""
+        return self._candidate is None
+
+    @property
+    def connections(self) -> list[Any]:
+        """The connection that becomes readable when the candidate has run."""
+        return [] if self.has_room else [self._worker.connection]
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the candidate's limit; infinite if none runs."""
+        return math.inf if self.has_room else max(0.0, self._limit_s - self._spent_s)
+
+    def begin(self, candidate: Built) -> None:
+        """Starts running a built candidate."""
+        self._candidate = candidate
+        self._submit([candidate], None, self._run_limit_s)
+
+    def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
+        """Returns the position and the measurement of the candidate, if it has ended or has passed its limit.
+
+        Raises:
+            MeasureError: measuring is not possible at all, or no longer.
+            TargetError: there is no such device.
+        """
+        candidate = self._candidate
+        if candidate is None or (self.left_s > 0 and not any(each in readable for each in self.connections)):
+            return []
+        return [(candidate.position, self._finish(candidate))]
+
+    def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
+        """Runs candidates one after another and returns their measurements; raises as `collect`."""
+        return [candidate.failure or self._run(candidate) for candidate in candidates]
+
+    def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
+        """Time rivals in turns; raises as `collect`, and CallError or DeviceLostError if they cannot run together."""
+        able = [candidate for candidate in candidates if candidate.failure is None]
+        self._submit(able, seconds, seconds + self._run_limit_s * max(1, len(able)))
+        return self._results.of_rivals(candidates, self._result(), self._spent_s)
+
+    def abandon(self) -> None:
+        """Abandons the running candidate."""
+        if not self.has_room:
+            self._end()
+        self._candidate = None
+
+    def compare_devices(self, candidate: Built | None) -> None:
+        """Does nothing: there is one device."""
+
+    def _run(self, candidate: Built) -> Measurement:
+        self.begin(candidate)
+        return self._finish(candidate)
+
+    def _finish(self, candidate: Built) -> Measurement:
+        self._candidate = None
+        outcome: Any
+        try:
+            outcome = self._result()
+        except FAILURES as error:
+            outcome = error
+        return self._results.of_one(candidate, outcome, self._spent_s)
+
+    def _submit(self, candidates: Sequence[Built], seconds: float | None, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._worker.submit([candidate.loadable for candidate in candidates], self._results.best_s, seconds)
+        self._sent_s = time.perf_counter()
+
+    def _result(self) -> Any:
+        try:
+            return self._worker.result(max(0.0, self._limit_s - self._spent_s))
+        except (CallFailed, CallTimedOut):
+            # Damage that a kernel does to a GPU context lasts as long as the process.
+            if not self._site.is_disturbed:
+                self._end()
+            raise
+
+    def _end(self) -> None:
+        if self._started is not None:
+            self._started.end()
+
+    @property
+    def _spent_s(self) -> float:
+        return time.perf_counter() - self._sent_s
+
+    @property
+    def _worker(self) -> Worker:
+        if self._started is None:
+            environment = {**self._target.environment(), **self._site.environment()}
+            self._started = Worker(self._start, preload=self._target.preload, environment=environment)
+        return self._started

@@ -1,0 +1,166 @@
+"""Carries over into a new database what only the old file holds, as far as it fits into the tables of this version."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from sqlite_utils import Database
+
+from anole.errors import StoreError
+from anole.merge import schema
+from anole.merge.upsert import OF_BUILDS, OF_EVALUATIONS, fold_run, fold_task, insert, is_known
+from anole.merge.import_database import OF_RUNS, Runs
+from anole.merge.untrusted_database import Entity, Guarded, Key, UnreadableError, is_fault, limit_steps, quote
+from anole.merge.merge_log import Before, Changes
+
+_CREATES = re.compile(r"\s*create\s+(table|view|trigger|(unique\s+)?index)\b", re.IGNORECASE)
+
+_ERRORS = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError)
+
+_KINDS = ("table", "index", "view", "trigger")
+"""What a user makes; triggers come last, so that they do not run here."""
+
+
+class Carrier:
+    """Copies what only an old file holds; what cannot be read or does not fit is left out, whole, and told.
+
+    Attributes:
+        missing: what was left out, a sentence for each.
+    """
+
+    def __init__(self, db: Database, old: Guarded) -> None:
+        self._db, self._old = db, old
+        self.missing: list[str] = []
+        if any(table in old.kinds for table in schema.FIRST_TABLES):
+            self.missing += [f"it has no table {table}" for table in old.missing_tables]
+
+    def carry_runs(self, before: Before) -> None:
+        """Copies the tasks and runs that the new database lacks; each must be what a shard may hold."""
+        if not {"task", "run"} <= self._old.kinds.keys():
+            return
+        try:
+            runs = Runs(self._old)
+        except UnreadableError as error:
+            self._miss("its tasks could not be read", error)
+            return
+
+        def copy_run(key: Key, rows: Entity) -> None:
+            content, _ = runs.read(key[0], rows)
+            has_space = is_known(self._db, "space", "task_key", content.task.key)
+            is_sealed = rows["run"][0].get("sealed") == 1
+            content = replace(content, sealed=is_sealed, space=None if has_space else content.space)
+            fold_run(self._db, content, before.recordings[content.run.key])
+
+        self._carry("task", ("task",), lambda key, _: fold_task(self._db, runs.task(key[0])))
+        self._carry("run", OF_RUNS, copy_run)
+
+    def carry_documents(self, changes: Changes) -> None:
+        """Copies the models, manifests, builds and evaluations that the new database lacks."""
+        self._carry("model", ("model",), self._copy_rows)
+        self._carry("manifest", ("model_task",), self._copy_rows, n_columns=2)
+        self._carry("build", OF_BUILDS, self._copy_rows)
+        self._carry("evaluation", OF_EVALUATIONS, self._copy_rows, but={(name,) for name in changes.outlived})
+
+    def carry_own(self) -> None:
+        """Copies the tables, indexes, views and triggers that the user made, whatever their constraints say."""
+        try:
+            self.missing += [f"your column {name} is left out; use a table of your own" for name in self._own_columns()]
+            objects = self._own_objects()
+        except UnreadableError as error:
+            self._miss("your own tables could not be read", error)
+            return
+        for pragma in ("foreign_keys = off", "ignore_check_constraints = on"):
+            self._db.execute(f"pragma {pragma}")
+        limit_steps(self._db.conn, self._old.size_bytes)
+        for kind, name, sql in objects:
+            try:
+                with self._tried():
+                    self._copy_object(kind, name, sql)
+            except StoreError as error:
+                self._miss(f"your {kind} {name} could not be carried over", error)
+        self._db.conn.set_progress_handler(None, 0)
+
+    def _carry(
+        self,
+        kind: str,
+        tables: Sequence[str],
+        copy: Callable[[Key, Entity], None],
+        n_columns: int = 1,
+        but: Collection[Key] = (),
+    ) -> None:
+        """Copies each task, run or document of a kind that the new database lacks."""
+        n_lost = 0
+        # An evaluation has rows in any of its tables.
+        of, decisive = ("build", tables) if tables is OF_EVALUATIONS else (tables[0], tables[:1])
+        if of not in self._old.kinds:
+            return
+        here = set(but)
+        for table in decisive:
+            here |= set(
+                self._db.execute(f"select distinct {', '.join(schema.columns()[table][:n_columns])} from {table}")
+            )
+        try:
+            if not any(self._old.keys(table, n_columns) - here for table in decisive if table in self._old.kinds):
+                return
+            for key, rows in self._old.entities(*tables, n_columns=n_columns, of=of):
+                if key not in here:
+                    try:
+                        with self._tried():
+                            copy(key, rows)
+                    except (StoreError, KeyError):
+                        n_lost += 1
+        except UnreadableError as error:
+            self._miss(f"its {kind}s could not be read", error)
+        if n_lost:
+            self.missing.append(f"{n_lost} of its {kind}s without a file here could not be carried over")
+
+    def _copy_rows(self, _: Key, rows: Entity) -> None:
+        """Copies the rows of a document, with the columns that the old file has."""
+        for table, found in rows.items():
+            if found:
+                insert(self._db, table, self._old.columns(table), (tuple(row.values()) for row in found))
+
+    def _own_columns(self) -> list[str]:
+        """Returns the columns that the user added to our tables."""
+        ours = schema.columns()
+        added = ((table, set(self._old.column_names(table)) - {*ours[table]}) for table in ours)
+        return [f"{table}.{name}" for table, names in added for name in sorted(names)]
+
+    def _own_objects(self) -> list[tuple[str, str, str]]:
+        """Returns the kind, the name and the definition of what the user made, in the order of their making."""
+        present = {name for (name,) in self._db.execute("select name from sqlite_master")}
+        listed = self._old.rows("select type, name, tbl_name, sql from sqlite_master where sql is not null")
+        own = [
+            (str(kind), str(name), str(sql))
+            for kind, name, table, sql in listed
+            if name not in present and table not in schema.FORMER_TABLES and self._old.kinds.get(name) != "shadow"
+            if not str(name).startswith("sqlite_")
+        ]
+        return sorted(own, key=lambda each: _KINDS.index(each[0]) if each[0] in _KINDS else len(_KINDS))
+
+    def _copy_object(self, kind: str, name: str, sql: str) -> None:
+        if not _CREATES.match(sql):
+            raise StoreError("it is no plain table, index, view or trigger")
+        self._db.execute(sql)
+        if kind == "table":
+            self._old.check(name)
+            columns = [quote(column) for column, is_computed in self._old.column_names(name).items() if not is_computed]
+            insert(self._db, quote(name), columns, self._old.each(f"select {', '.join(columns)} from {quote(name)}"))
+
+    def _miss(self, what: str, error: StoreError) -> None:
+        self.missing.append(f"{what} ({str(error).removeprefix(f'{self._old.path}: ')})")
+
+    @contextmanager
+    def _tried(self) -> Iterator[None]:
+        """Undoes what the block wrote if it fails; a fault of the machine stays what it is."""
+        try:
+            with self._db.atomic():
+                yield
+        except _ERRORS as error:
+            if is_fault(error):
+                raise
+            raise StoreError(" ".join(str(error).split())) from error

@@ -1,0 +1,96 @@
+"""What a merge knows: what the database held before, and what it writes, replaces and ignores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from anole.merge.untrusted_database import Guarded
+from anole.store.content import ShardContent
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The result of a merge.
+
+    Attributes:
+        changed_runs: number of runs that the database did not hold in the state of their shards.
+        runs, trials: numbers of those that the database holds now.
+        ignored: what was not merged because another state of it was preferred, a sentence for each.
+        replaced: what the database held and does not hold any more, a sentence for each.
+    """
+
+    changed_runs: int
+    runs: int
+    trials: int
+    runs_without_shard: int = 0
+    unsealed_runs: int = 0
+    ignored: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+
+
+@dataclass
+class Changes:
+    """What a merge has done so far.
+
+    Attributes:
+        runs: keys of the runs that were new or had another state.
+        shards: keys of the runs that have a shard here.
+        outlived: names of the builds that took the place of later ones; what the database holds of the evaluation of
+            such a build belongs to the later one.
+        ignored, replaced: as in `Merged`.
+    """
+
+    runs: set[str] = field(default_factory=set)
+    shards: set[str] = field(default_factory=set)
+    outlived: set[str] = field(default_factory=set)
+    ignored: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+
+
+class Recording(NamedTuple):
+    """The state of a shard in the database; of two copies without a local shard the greater one counts.
+
+    A shard only grows, so more bytes mean more trials; a shard that was deleted and started again has a later start.
+    """
+
+    started_at: str
+    shard_bytes: int
+    shard_sha256: str
+
+
+class Before:
+    """What a database held, first of all the state of each run's shard; nothing if there was none."""
+
+    def __init__(self, database: Guarded | None) -> None:
+        self._database = database
+        wanted = {"key": str, "started_at": str, "shard_bytes": int, "shard_sha256": str}
+        self.recordings = {key: Recording(*state) for key, *state in self._typed("run", wanted, "")}
+
+    def n_lost(self, content: ShardContent) -> int:
+        """Returns how many trials of a run are not among those that its shard holds now.
+
+        One that was measured again is not lost, unless the shard was begun anew.
+        """
+        key, configs = content.run.key, content.configs
+        is_anew = self.recordings[key].started_at != content.started_at
+        wanted = {"number": int, "config": str, "created_at": str}
+        n_lost = 0
+        for number, config, created_at in self._typed("trial", wanted, "where run_key = ?", key):
+            is_same = number < len(configs) and configs[number] == config
+            at = content.trials[number].created_at if is_same else ""
+            n_lost += at != created_at if is_anew else at < created_at
+        return n_lost
+
+    def has_newer(self, table: str, column: str, value: str, created_at: str) -> bool:
+        """Returns whether a table held a document of some name that was made later."""
+        found = self._typed(table, {"created_at": str}, f"where {column} = ?", value)
+        return any(made_at > created_at for (made_at,) in found)
+
+    def _typed(self, table: str, wanted: Mapping[str, type], where: str, *parameters: str) -> Iterator[tuple[Any, ...]]:
+        """Yields those rows whose values have the right types, which a damaged file may lack."""
+        if self._database is not None:
+            for row in self._database.select(table, wanted, where, *parameters):
+                if all(map(isinstance, row, wanted.values())):
+                    yield row

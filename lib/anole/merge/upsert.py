@@ -1,0 +1,199 @@
+"""Writes the content of each source into the database, in place of what the source held before."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from anole.documents.build import FILE, Build, BuiltTask, read_build
+from anole.documents.document import with_schema
+from anole.documents.evaluation import read_evaluation
+from anole.documents.manifest import read_listed_task, read_manifest
+from anole.errors import StoreError
+from anole.keys import canonical_json
+from anole.merge import schema
+from anole.merge.untrusted_database import Row
+from anole.merge.merge_log import Before, Changes, Recording
+from anole.codec import flat_fields, to_plain
+from anole.record import Confirmation, Trial
+from anole.store.content import ShardContent
+from anole.task import Task, workload_to_json
+
+OF_BUILDS = ("build", "build_task", "refinement")
+OF_EVALUATIONS = ("evaluation", "size_latency", "load_latency", "kernel_profile", "kernel_latency")
+"""The tables with what a build and its evaluation tell."""
+
+_STORED = frozenset({str, int, float, type(None)})
+"""The types that columns hold as they are."""
+
+
+def fold_task(db: Database, task: Task) -> None:
+    """Writes a task."""
+    workload, target = workload_to_json(task.workload), dict(task.target)
+    facts = {"operator": task.workload.operator, "flop": task.workload.flop}
+    _upsert(db, _row_of("task", task, workload=workload, target=target, **facts), "task")
+
+
+def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
+    """Writes a run, its task and the content of its shard, in place of the run's former rows."""
+    run, key = content.run, content.run.key
+    fold_task(db, content.task)
+    if content.space is not None:
+        _upsert(db, _row_of("space", content.space, task_key=content.task.key), "space")
+    _upsert(db, _row_of("run", run, **recording._asdict(), sealed=content.sealed), "run")
+    trials = ((key, run.task_key, *values) for values in _rows(Trial, content.trials, content.configs))
+    confirmed = (canonical_json(confirmation.config) for confirmation in content.confirmations)
+    numbered = enumerate(_rows(Confirmation, content.confirmations, confirmed))
+    confirmations = ((key, number, *values) for number, values in numbered)
+    iterations = ((key, number, canonical_json(log)) for number, log in content.iterations.items())
+    sources = ((key, source.run_key, source.task_key, source.trials) for source in content.sources or ())
+    rows: dict[str, tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]] = {
+        "trial": (("run_key", "task_key", "config", *_paths(Trial)), trials),
+        "confirmation": (("run_key", "number", "config", *_paths(Confirmation)), confirmations),
+        "iteration": (("run_key", "number", "log"), iterations),
+        "warm_start": (("run_key", "source_run_key", "source_task_key", "trials"), sources),
+    }
+    for table, (columns, values) in rows.items():
+        db.execute(f"delete from {table} where run_key = ?", [key])
+        insert(db, table, columns, values)
+
+
+def fold_manifest(db: Database, path: Path) -> None:
+    """Writes a model and its tasks on one target, in place of those of its former manifest."""
+    manifest = read_manifest(path)
+    for task in manifest.tasks:
+        if not is_known(db, "task", "key", task.key):
+            fold_task(db, read_listed_task(path, task.key))
+    _upsert(db, _row_of("model", manifest, name=manifest.model), "model")
+    place = {"model": manifest.model, "target": manifest.target}
+    tasks = enumerate(manifest.tasks)
+    rows = (_row_of("model_task", task, task_key=task.key, position=position, **place) for position, task in tasks)
+    _replace(db, "model_task", place, rows)
+
+
+def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> None:
+    """Writes a build, in place of what the database held under its name.
+
+    When that was compiled later, its evaluation is removed, because it is not one of this build.
+    """
+    build = read_build(folder)
+    if not is_known(db, "model", "name", build.model):
+        raise StoreError(f"{folder / FILE}: there is no manifest of its model {build.model}; extract the model again")
+    flop = {"tuned_flop": build.coverage.tuned_flop, "total_flop": build.coverage.total_flop}
+    others = {**flop, "coverage_flop_share": build.coverage.share, "manifest": with_schema(build)}
+    if before.has_newer("build", "name", build.name, build.created_at):
+        changes.replaced.append(f"{folder / FILE}: the database held a build of this name that was compiled later")
+        changes.outlived.add(build.name)
+        for table in OF_EVALUATIONS:
+            _replace(db, table, {"build": build.name}, ())
+    _upsert(db, _row_of("build", build, **others), "build")
+    rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
+    _replace(db, "build_task", {"build": build.name}, rows)
+    _replace(db, "refinement", {"build": build.name}, _refinement(build))
+
+
+def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) -> None:
+    """Writes an evaluation, in place of what the database held of the same build."""
+    evaluation = read_evaluation(path)
+    if not is_known(db, "build", "name", evaluation.build):
+        raise StoreError(f"{path}: there is no build {evaluation.build}; compile it again or delete this file")
+    is_held = evaluation.build not in changes.outlived
+    if is_held and before.has_newer("evaluation", "build", evaluation.build, evaluation.created_at):
+        changes.replaced.append(f"{path}: the database held a later evaluation of this build")
+    place, times = {"build": evaluation.build}, {"build": evaluation.build, "created_at": evaluation.created_at}
+    share, profile = {"coverage_flop_share": evaluation.coverage_share}, evaluation.kernel_profile
+    latencies = (_row_of("evaluation", evaluation, **share, **to_plain(each)) for each in evaluation.latencies)
+    at_sizes = (
+        _row_of("size_latency", each, sizes=own.sizes, **times)
+        for own in evaluation.sizes_latencies or ()
+        for each in own.latencies
+    )
+    loads = (_row_of("load_latency", each, **times) for each in evaluation.load_latencies or ())
+    profiles = () if profile is None else (_row_of("kernel_profile", profile, **times),)
+    numbered = enumerate(() if profile is None else profile.kernels)
+    kernels = (_row_of("kernel_latency", kernel, **place, number=number) for number, kernel in numbered)
+    for table, rows in zip(OF_EVALUATIONS, (latencies, at_sizes, loads, profiles, kernels), strict=True):
+        _replace(db, table, place, rows)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Names the file in the error if its rows violate the tables' constraints."""
+    try:
+        yield
+    except (sqlite3.IntegrityError, OverflowError, UnicodeError) as error:
+        raise StoreError(f"{path}: does not fit into the database: {error}") from error
+
+
+def _build_task(db: Database, build: Build, path: Path, position: int, task: BuiltTask) -> Row:
+    if not is_known(db, "task", "key", task.key):
+        raise StoreError(f"{path}: its task {task.label} ({task.key}) is not known; extract the model again")
+    has_run = task.run_key is None or is_known(db, "run", "key", task.run_key)
+    # A lock file goes where the records do not that its configs come from.
+    if not has_run and not task.locked:
+        raise StoreError(f"{path}: its run {task.run_key} of {task.label} has no shard; compile it again")
+    place = {"build": build.name, "task_key": task.key, "position": position}
+    return _row_of("build_task", task, run_key=task.run_key if has_run else None, **place)
+
+
+def _refinement(build: Build) -> Iterator[Row]:
+    for task in build.tasks:
+        for number, tried in enumerate(task.refined):
+            yield _row_of("refinement", tried, build=build.name, task_key=task.key, number=number)
+
+
+def is_known(db: Database, table: str, column: str, value: str) -> bool:
+    """Returns whether a table has a row with a value in some column."""
+    return db.table(table).count_where(f"{column} = ?", [value]) > 0
+
+
+def insert(db: Database, table: str, columns: Collection[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Inserts rows, each with a value for each of some columns."""
+    marks = ", ".join("?" for _ in columns)
+    db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)
+
+
+def _upsert(db: Database, row: Row, table: str) -> None:
+    """Inserts a row, or changes the one of the same key, which others may refer to."""
+    db.table(table).upsert(dict(row), pk=db.table(table).pks)
+
+
+def _replace(db: Database, table: str, place: Row, rows: Iterable[Row]) -> None:
+    """Replaces all rows that have the given values in some columns by other rows."""
+    where = " and ".join(f"{column} = :{column}" for column in place)
+    db.execute(f"delete from {table} where {where}", dict(place))
+    db.table(table).insert_all(map(dict, rows))
+
+
+def _row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
+    """Returns a row of a table: of each column what the document says under its name, unless another value is given."""
+    return {
+        column: _cell(others[column] if column in others else getattr(document, column))
+        for column in schema.columns()[table]
+    }
+
+
+def _paths(cls: type) -> dict[str, str]:
+    """Returns the path to the value of each column of a record except its config."""
+    return {column: path for column, path in flat_fields(cls).items() if column != "config"}
+
+
+def _rows(cls: type, records: Iterable[object], configs: Iterable[str]) -> Iterator[list[Any]]:
+    """Yields the JSON text of each record's config and the values of its other columns."""
+    read = attrgetter(*_paths(cls).values())
+    for record, config in zip(records, configs, strict=True):
+        yield [config, *[value if type(value) in _STORED else _cell(value) for value in read(record)]]
+
+
+def _cell(value: Any) -> Any:
+    """Returns a value as a column holds it: objects and lists as JSON text."""
+    plain = to_plain(value)
+    if isinstance(plain, (dict, list)):
+        return canonical_json(plain)
+    return int(plain) if isinstance(plain, bool) else plain

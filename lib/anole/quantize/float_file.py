@@ -1,0 +1,98 @@
+"""Reads a model as one ONNX file with fixed shapes, and folds its norms into the products before them."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import onnx
+import onnxruntime
+
+from anole.config.entries import ModelSpec
+from anole.documents.tensor_info import TensorInfo
+from anole.errors import ExtractError, cause
+from anole.evaluate.engines import export_onnx
+from anole.extract.onnx.dimensions import fix_inputs, input_infos
+from anole.extract.onnx.protos import of_opset
+from anole.extract.onnx.importer import read_onnx
+
+_LEAST_OPSET = 13
+"""The first one in which `DequantizeLinear` may have a scale for each filter."""
+
+_BIASED = ("Conv", "ConvTranspose", "Gemm")
+
+
+def read_file(model: ModelSpec) -> tuple[onnx.ModelProto, tuple[TensorInfo, ...]]:
+    """Returns a model as an ONNX file, and its inputs.
+
+    Raises:
+        ExtractError: the model cannot be loaded or exported.
+    """
+    proto = read_onnx(model) if model.scheme == "onnx" else _exported(model)
+    inputs = input_infos(model, proto)
+    fix_inputs(proto, inputs)
+    return proto, inputs
+
+
+def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
+    """Writes a file in which each operator has a name, and norms are part of the products before them.
+
+    Raises:
+        ExtractError: ONNX Runtime cannot read it.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(path)
+    try:
+        content = of_opset(proto, _LEAST_OPSET).SerializeToString()
+        onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ExtractError(f"model {model.name}: cannot be quantised: {cause(error)}") from error
+    folded = onnx.load(path)
+    for place, node in enumerate(folded.graph.node):
+        node.name = node.name or f"{node.op_type}_{place}"
+    _prepare_biases(folded)
+    onnx.save(folded, path)
+
+
+def _prepare_biases(file: onnx.ModelProto) -> None:
+    """Gives each product a bias of its own, with a number for each feature, as ONNX Runtime's quantiser expects.
+
+    It would name its copies of a shared one by numbers behind the name, which may be names of other values.
+    """
+    held, taken = {tensor.name: tensor for tensor in file.graph.initializer}, set()
+    for node in file.graph.node:
+        bias = held.get(node.input[2]) if node.op_type in _BIASED and len(node.input) > 2 else None
+        if bias is None:
+            continue
+        if bias.name in taken:
+            shared, bias = bias, file.graph.initializer.add()
+            bias.CopyFrom(shared)
+            bias.name = node.input[2] = f"{node.name}_{shared.name}"
+        taken.add(bias.name)
+        if node.op_type == "Gemm" and len(bias.dims) == 2 and bias.dims[0] == 1:
+            del bias.dims[0]
+
+
+def _exported(model: ModelSpec) -> onnx.ModelProto:
+    from anole.extract.binding import bind
+    from anole.extract.torch import example_inputs, make_network, output_names, run_network
+
+    network, arguments = make_network(model), example_inputs(model)
+    outputs = output_names(len(run_network(model, network, arguments)))
+    binding = bind(model, network)
+    args, kwargs = binding.arguments(list(arguments.values()))
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "exported.onnx")
+        try:
+            export_onnx(network, args, path, (*binding.positional, *kwargs), kwargs, outputs)
+        except Exception as error:
+            reason = cause(error, line=0)
+            raise ExtractError(f"model {model.name}: torch cannot export it to ONNX: {reason}") from error
+        file = onnx.load(path)
+    # Builds have their inputs in the order of models.yaml, whatever order the network has.
+    ordered = sorted(file.graph.input, key=lambda value: binding.inputs.index(value.name))
+    del file.graph.input[:]
+    file.graph.input.extend(ordered)
+    return file

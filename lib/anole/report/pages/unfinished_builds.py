@@ -1,0 +1,96 @@
+"""Section: the builds of models.yaml that are skipped, failed or not done, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from anole.config.entries import BuildSpec
+from anole.documents import layout
+from anole.documents.build import FILE
+from anole.documents.evaluation import read_evaluation
+from anole.documents.log import explanations
+from anole.errors import AnoleError
+from anole.project.pipeline import Pipeline
+from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table
+from anole.text_format import counted
+
+_QUESTION = "Which builds are skipped, failed or not done, and why?"
+
+
+def _builds(source: ReportSource) -> Shown:
+    if source.spec is None:
+        return Lacking(
+            _QUESTION, "there is no models.yaml here to compare with; run the command in the project's folder."
+        )
+    try:
+        pipeline = Pipeline.load(source.spec)
+    except AnoleError as error:
+        return Lacking(_QUESTION, f"models.yaml cannot be read on this machine: {error}")
+    known = {name for (name,) in source.database.query("select name from build").rows}
+    rows = [(name, "skipped", reason) for name, reason in pipeline.skipped.items()]
+    for build in pipeline.spec.builds.values():
+        rows += _undone(pipeline, build, known)
+    if not rows:
+        return Lacking(
+            _QUESTION, f"none: each of {counted(len(pipeline.spec.builds), 'build')} in models.yaml is done."
+        )
+    return Figure(
+        _QUESTION,
+        "",
+        f"{counted(len(rows), 'build')} of {len(pipeline.spec.builds) + len(pipeline.skipped)} in models.yaml.",
+        "from models.yaml, the files of this folder and the last message of each stage's log, when this page was made. "
+        "`anole plan` shows what would run next.",
+        (),
+        Table.of(("build", "stage", "why"), rows),
+        headline=f"{counted(len(rows), 'build')} of models.yaml not done: {', '.join(name for name, *_ in rows[:3])}"
+        + (" and more." if len(rows) > 3 else "."),
+    )
+
+
+def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[tuple[str, str, str]]:
+    """Yields the first stage that has not been done for a build, and why, if one is left."""
+    folder, name = pipeline.project, build.name
+    stages = {
+        "extract": (pipeline.manifest(build), f"{build.model}-{build.target}"),
+        **({"refine": (layout.refined_path(name), name)} if pipeline.candidates(build) else {}),
+        "compile": (layout.build_path(name) / FILE, name),
+        "evaluate": (layout.evaluation_path(name), name),
+    }
+    for stage, (output, log) in stages.items():
+        if not (folder / output).exists():
+            failed = explanations([folder / "logs" / stage / f"{log}.log"])
+            yield name, stage, failed[-1] if failed else _waiting(pipeline, build, stage)
+            return
+    try:
+        absence = read_evaluation(folder / layout.evaluation_path(name)).absence
+    except AnoleError as error:
+        absence = str(error)
+    if absence is not None:
+        yield name, "evaluate", absence
+    elif name not in known:
+        yield name, "merge", "it is not in the database; `anole merge` adds it"
+
+
+def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
+    """Returns what a stage that left no message waits for."""
+    if stage == "extract":
+        return "not done yet"
+    try:
+        receipts = [path for path in pipeline.receipts(build) if not (pipeline.project / path).exists()]
+    except AnoleError as error:
+        return str(error)
+    if not receipts:
+        return "not done yet"
+    failed = (explanations([pipeline.project / _log_of(receipt)]) for receipt in receipts)
+    why = next((f": {messages[-1]}" for messages in failed if messages), "")
+    return f"{counted(len(receipts), 'job')} of tuning left{why}"
+
+
+def _log_of(receipt: Path) -> Path:
+    """Returns the log of the job that writes a receipt, as `rules/tune.smk` names it."""
+    _, folder, *names = receipt.with_suffix(".log").parts
+    return Path("logs/tune", *names) if folder == "tuned" else Path("logs/tune_together", "-".join(names))
+
+
+SECTION = Section("held_back", _QUESTION, "deployment", lambda source: [_builds(source)])

@@ -1,0 +1,202 @@
+"""What a person sees while the workflow runs: each job that ends, the progress, and at last the latencies."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from anole.documents import layout
+from anole.documents.log import explanations, is_warning, messages, said_last
+from anole.errors import AnoleError
+from anole.report.pages.database import Database
+from anole.report.tables import facts_of, table_of
+from anole.text_format import NONE, milliseconds, times
+
+_NOTHING_TO_DO = "Nothing to be done"
+
+_KEY_DIGITS = 64
+
+_MOST_SHOWN = 3
+"""How many running jobs stand below the progress: on a cluster there may be hundreds."""
+
+_WHOLE = 10_000
+"""More columns and lines than any table has."""
+
+_LATENCIES = """
+select build, precision, reference, reference_precision, latency_s, reference_latency_s, speedup, relative_error
+from model_latency
+order by build, reference desc
+"""
+_NAMES = {"onnxruntime": "ONNX Runtime"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that runs; on a cluster, one that was submitted at `started_s` of `time.monotonic`."""
+
+    rule: str
+    wildcards: Sequence[str]
+    outputs: Sequence[str]
+    logs: Sequence[Path]
+    started_s: float
+
+    def __str__(self) -> str:
+        named = "" if any(len(wildcard) == _KEY_DIGITS for wildcard in self.wildcards) else " ".join(self.wildcards)
+        return f"{self.rule} {said_last(self.logs) or named}"
+
+
+class Screen:
+    """Writes to standard error what a run does.
+
+    Args:
+        no_color: whether colours are left out, as they are where ``NO_COLOR`` is set and where there is no terminal.
+    """
+
+    def __init__(self, no_color: bool = False) -> None:
+        # Without a terminal, rich would fold at 80 columns; it forgets a width without a height where TERM is dumb.
+        size = None if sys.stderr.isatty() else _WHOLE
+        self._console = Console(stderr=True, no_color=no_color or None, highlight=False, width=size, height=size)
+        self._running: dict[int, Job] = {}
+        self._began_at_s, self._has_run, self._has_nothing_to_do = time.time(), False, False
+        self._done, self._total = 0, 0
+        self._pace: tuple[float, int] | None = None
+        self._left_s: tuple[float, float] | None = None
+        self._live = Live(get_renderable=self.progress, console=self._console, transient=True, refresh_per_second=4)
+
+    def start(
+        self,
+        job_id: int,
+        rule: str,
+        wildcards: Sequence[str],
+        outputs: Sequence[str],
+        logs: Sequence[str],
+        adds_jobs: bool = False,
+    ) -> None:
+        """Begins a job, which makes no outputs if its rule only asks for files.
+
+        The time left is known from the first job on that does not add others when it ends.
+        """
+        job = Job(rule, wildcards, outputs, [Path(log) for log in logs], time.monotonic())
+        self._running[job_id] = job
+        if not adds_jobs and self._pace is None:
+            self._pace = job.started_s, self._done
+        # Standard error may be a file although colours are forced, as in many logs of continuous integration.
+        if self._console.is_interactive and self._console.file.isatty():
+            self._live.start()
+
+    def finish(self, job_id: int) -> None:
+        """Shows what came of a job, and the warnings in its log."""
+        job = self._running.pop(job_id, None)
+        if job is None:
+            return
+        self._has_run = True
+        if not job.outputs:
+            return
+        subject, _, result = (said_last(job.logs) or ", ".join(job.outputs)).partition(": ")
+        spent = f"{time.monotonic() - job.started_s:.1f} s"
+        line = Text.assemble((f"{job.rule:8}", "bold green"), f"  {subject:30}  {result:28}  ", (f"{spent:>7}", "dim"))
+        self._print(line)
+        for warning in filter(is_warning, messages(job.logs)):
+            self.tell(warning, logging.WARNING)
+
+    def fail(self, job_id: int, message: str) -> None:
+        """Shows why a job failed: what its log says, or else Snakemake's message."""
+        job = self._running.pop(job_id, None)
+        texts = [path.read_text(errors="replace").strip() for path in job.logs if path.is_file()] if job else []
+        if job and explanations(job.logs):
+            message = "\n".join([f"{job.rule} failed: {', '.join(map(str, job.logs))}:", *texts])
+        self.tell(message, logging.ERROR)
+
+    def advance(self, done: int, total: int) -> None:
+        """Takes note of how many jobs are done, of how many that are known by now."""
+        self._done, self._total, now_s = done, total, time.monotonic()
+        if self._pace is not None and done > self._pace[1]:
+            began_s, before = self._pace
+            self._left_s = now_s, (now_s - began_s) / (done - before) * (total - done)
+
+    def tell(self, message: str, level: int) -> None:
+        """Shows a message in full."""
+        self._has_nothing_to_do |= message.startswith(_NOTHING_TO_DO)
+        style = "red" if level >= logging.ERROR else "yellow" if level >= logging.WARNING else "dim"
+        if message:
+            self._print(Text(message, style))
+
+    def close(self) -> None:
+        """Ends the progress, and shows the latencies of all builds if they are merged."""
+        self._live.stop()
+        is_new = layout.DATABASE.exists() and layout.DATABASE.stat().st_mtime >= self._began_at_s
+        if not (self._has_run and is_new) and not (self._has_nothing_to_do and layout.DATABASE.exists()):
+            return
+        try:
+            with self._console.capture() as captured:
+                self._console.print(render_results(layout.DATABASE))
+        except AnoleError as error:
+            self.tell(str(error), logging.WARNING)
+        else:
+            # What fills the lines of a table up is of no use to anybody, least of all in a file.
+            for line in captured.get().splitlines():
+                print(line.rstrip(), file=sys.stderr)
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True)
+
+    def progress(self) -> RenderableType:
+        """Returns what stands at the bottom: how far the run is, the time left, and what the newest jobs say."""
+        said = f"{self._done}/{self._total} jobs" if self._total else ""
+        if self._left_s is not None:
+            at_s, then_s = self._left_s
+            left_s = int(then_s - (time.monotonic() - at_s))
+            said += f", about {timedelta(seconds=left_s)} left" if left_s > 0 else ""
+        overall = Table.grid(padding=(0, 1))
+        overall.add_row(ProgressBar(total=self._total or None, completed=self._done, width=20), said)
+        newest = list(self._running.values())[-_MOST_SHOWN:]
+        return Group(overall, *(Text(str(job), "dim", no_wrap=True, overflow="ellipsis") for job in newest))
+
+
+def render_results(database: Path) -> RenderableType:
+    """Returns the table of the builds that a database has latencies of, and the commands that may come next.
+
+    Raises:
+        StoreError: the database is missing or cannot be read.
+    """
+    with Database(database) as opened:
+        rows = opened.query(_LATENCIES).records()
+    builds = dict.fromkeys(row["build"] for row in rows)
+    references = dict.fromkeys(row["reference"] for row in rows)
+    if not builds:
+        return Group()
+    of_builds = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
+    titles = ("in", "ms", *(_NAMES.get(name, name) for name in references), "error")
+    table = table_of(("build",), titles, (_row(beside, references) for beside in of_builds))
+    meaning = Text("ms of one run in a precision; in brackets, how many times as fast the build is", "dim")
+    first = layout.build_path(next(iter(builds)))
+    steps = {"anole report": "a page about all of this", f"anole run {first} --random": "the network on random inputs"}
+    return Group("", table, meaning, "", Text("Next:", "bold"), facts_of(steps.items()))
+
+
+def _row(beside: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:
+    """Returns the cells of a build, from its row beside each of its references."""
+    any_of = next(iter(beside.values()))
+    cells = [NONE if row is None else _beside(row) for row in map(beside.get, references)]
+    error = max(row["relative_error"] for row in beside.values())
+    shown = f"{error:.1e}" if error else "0"
+    own = str(layout.build_path(any_of["build"])), any_of["precision"] or NONE, milliseconds(any_of["latency_s"])
+    return *own, *cells, shown
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    """Returns a reference's latency, the speedup over it, and what it multiplies if that differs from the build's."""
+    other = f" {row['reference_precision']}" if row["reference_precision"] != row["precision"] else ""
+    return f"{milliseconds(row['reference_latency_s'])}{other} ({times(row['speedup'])})"

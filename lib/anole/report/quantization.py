@@ -1,0 +1,24 @@
+"""A table of what quantising a model loses, layer by layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anole.quantize.stage import Quantised
+from anole.report.tables import table_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def render_quantised(model: str, found: Quantised) -> RenderableType:
+    """Returns the ratio of the whole, the layers that stay in float32, and the others in order of execution."""
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = [(layer.name, layer.operator, f"{layer.sqnr_db:.1f}", f"{layer.lost_db:.1f}") for layer in found.loss.layers]
+    lines = [Text(f"{model}: {found.loss.sqnr_db:.1f} dB by {found.method}", style="bold")]
+    for each in found.floats:
+        gain = "" if each.before_db is None else f", without which it was {each.before_db:.1f} dB"
+        lines.append(Text(f"in float32: {each.name}{gain}"))
+    return Group(*lines, table_of(("layer", "operator"), ("signal/noise dB", "lost dB"), rows))

@@ -1,0 +1,197 @@
+"""Lowers words of narrow numbers: reads of words where they lie in memory, and dot products by the processor's own.
+
+The instruction sets differ only in which dot product of how many lanes they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import ir, sym, tirx
+from tvm.target.codegen import llvm_version_major, target_has_features
+
+from anole.ir.nodes import collect, with_each
+from anole.targets.shared.packed_lanes import DOTS, is_dot, is_word
+
+_OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}
+
+
+@dataclass(frozen=True)
+class _Dot:
+    """A processor's dot product of vectors of words with a sum to add to.
+
+    Attributes:
+        features: sets of features any of which the processor must have, in LLVM's words.
+        code: LLVM code that defines its function, for TensorIR has no vectors of some types.
+    """
+
+    features: tuple[frozenset[str], ...]
+    code: str
+
+
+def _helper(dtype: str, lanes: int) -> str:
+    return f"anole_dot_{dtype}_{lanes}"
+
+
+def _code(dtype: str, lanes: int, declared: str, operands: str, steps: str) -> str:
+    """Returns the code of a function of a sum and two words, which the steps know as operands %a and %b."""
+    sums, words = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>", f"<{lanes} x i32>"
+    return f"""
+declare {declared}
+define {sums} @{_helper(dtype, lanes)}({sums} %sum, {words} %left, {words} %right) {{
+  %a = bitcast {words} %left to {operands}
+  %b = bitcast {words} %right to {operands}
+{steps}
+  ret {sums} %result
+}}
+"""
+
+
+def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features: str) -> _Dot:
+    """Returns the dot product that one instruction computes; each text of features is a set of them."""
+    sums = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>"
+    steps = f"  %result = call {sums} @{name}({sums} %sum, {operands} %a, {operands} %b)"
+    code = _code(dtype, lanes, f"{sums} @{name}({sums}, {operands}, {operands})", operands, steps)
+    return _Dot(tuple(frozenset(each.split()) for each in features), code)
+
+
+def _by_pairs(lanes: int, name: str, feature: str) -> _Dot:
+    """Returns the exact dot product of bytes as two of pairs of 16 bits; the one of bytes would clip sums of pairs."""
+    words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    steps = f"""\
+  %a.even = and {halves} %a, splat (i16 255)
+  %a.odd = lshr {halves} %a, splat (i16 8)
+  %b.high = shl {halves} %b, splat (i16 8)
+  %b.even = ashr {halves} %b.high, splat (i16 8)
+  %b.odd = ashr {halves} %b, splat (i16 8)
+  %even = call {words} @{name}({halves} %a.even, {halves} %b.even)
+  %odd = call {words} @{name}({halves} %a.odd, {halves} %b.odd)
+  %both = add {words} %even, %odd
+  %result = add {words} %sum, %both"""
+    return _Dot((frozenset({feature}),), _code("uint8x4", lanes, f"{words} @{name}({halves}, {halves})", halves, steps))
+
+
+def _by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
+    """Returns the product of one byte in each word, the lower one of a pair of 16 bits whose upper one is zero."""
+    words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    steps = f"""\
+  %product = call {words} @{name}({halves} %a, {halves} %b)
+  %result = add {words} %sum, %product"""
+    return _Dot((frozenset({feature}),), _code("uint8x1", lanes, f"{words} @{name}({halves}, {halves})", halves, steps))
+
+
+def _bytes(dtype: str, lanes: int, *features: str) -> _Dot:
+    """Returns the dot product of VNNI, whose operands have the type of words before LLVM 22."""
+    operands = f"<{4 * lanes} x i8>" if llvm_version_major() >= 22 else f"<{lanes} x i32>"
+    return _by_instruction(dtype, lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", operands, *features)
+
+
+def _bfloat16s(lanes: int) -> _Dot:
+    """Returns the dot product of AVX-512 BF16, which rounds after each of its two products."""
+    name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+    return _by_instruction("bfloat16x2", lanes, name, f"<{2 * lanes} x bfloat>", "avx512bf16 avx512vl")
+
+
+_DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
+    **{("bfloat16x2", lanes): (_bfloat16s(lanes),) for lanes in (4, 8, 16)},
+    **{
+        (dtype, lanes): (_bytes(dtype, lanes, *vnni), by_pairs(lanes, f"llvm.x86.{pairs}", feature))
+        for dtype, by_pairs in (("uint8x4", _by_pairs), ("uint8x1", _by_one_pair))
+        for lanes, vnni, pairs, feature in (
+            (4, ("avx512vnni avx512vl", "avxvnni"), "sse2.pmadd.wd", "sse2"),
+            (8, ("avx512vnni avx512vl", "avxvnni"), "avx2.pmadd.wd", "avx2"),
+            (16, ("avx512vnni",), "avx512.pmaddw.d.512", "avx512bw"),
+        )
+    },
+}
+"""The dot products that processors have, the best first, by the type of the words and the number of lanes."""
+
+
+def has_words(func: tirx.PrimFunc) -> bool:
+    """Returns whether a function reads words of narrow numbers."""
+    return any(is_word(call) or is_dot(call) for call in collect(func.body, ir.Call))
+
+
+def read_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Reads words as numbers of 32 bits from views of the flat buffers in which they lie."""
+    views: dict[Any, Any] = {}
+    analyzer = sym.Analyzer()
+
+    def read(call: ir.Call) -> Any:
+        if not is_word(call):
+            return call
+        numbers = list(call.args[0].vectors)
+        buffer, (first,) = numbers[0].source, numbers[0].indices
+        if buffer not in views:
+            words = analyzer.simplify(tirx.floordiv(buffer.shape[0], len(numbers)))
+            views[buffer] = tirx.decl_buffer((words,), "int32", f"{buffer.name}_words", data=buffer.data)
+        return tirx.BufferLoad(views[buffer], [analyzer.simplify(tirx.floordiv(first, len(numbers)))])
+
+    func = with_each(func, ir.Call, read)
+
+    def declared(statement: tirx.DeclBuffer) -> tirx.Stmt:
+        view = views.get(statement.buffer)
+        if view is None:
+            return statement
+        return tirx.SeqStmt([statement, tirx.DeclBuffer(view, data=statement.data)])
+
+    return with_each(func, tirx.DeclBuffer, declared)
+
+
+def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Replaces sums with dot products by the processor's instruction, or by what defines them where it has none."""
+    target, used = func.attrs.get("target") if func.attrs else None, dict[str, str]()
+
+    def added(addition: tirx.Add) -> Any:
+        total, call = addition.a, addition.b
+        dtype = _OPERATORS.get(getattr(getattr(call, "op", None), "name", ""))
+        if dtype is None:
+            return addition
+        left, right = call.args
+        lanes = tvm.DataType(str(left.ty.dtype)).lanes
+        dot = next((dot for dot in _DOTS.get((dtype, lanes), ()) if _has(target, dot)), None)
+        if dot is None:
+            return _DEFINITIONS[dtype](total, left, right)
+        used[_helper(dtype, lanes)] = dot.code
+        return tirx.call_pure_extern(str(total.ty.dtype), _helper(dtype, lanes), total, left, right)
+
+    func = with_each(func, tirx.Add, added)
+    for code in used.values():
+        func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
+    return func
+
+
+def _has(target: Any, dot: _Dot) -> bool:
+    return target is not None and any(all(target_has_features(each, target) for each in one) for one in dot.features)
+
+
+def _bfloat16_sum(total: Any, left: Any, right: Any) -> Any:
+    """Returns a sum with the products of two bfloat16, each of which is the upper half of a float32."""
+    dtype = str(total.ty.dtype)
+
+    def both(word: Any) -> tuple[Any, Any]:
+        low = tirx.reinterpret(dtype, word << tirx.const(16, str(word.ty.dtype)))
+        return low, tirx.reinterpret(dtype, word & tirx.const(-65536, str(word.ty.dtype)))
+
+    (low, high), (other_low, other_high) = both(left), both(right)
+    return total + low * other_low + high * other_high
+
+
+def _byte_sum(total: Any, left: Any, right: Any) -> Any:
+    """Returns a sum with the products of four uint8 and four int8."""
+    dtype = str(total.ty.dtype)
+    for bits in range(0, 32, 8):
+        unsigned = (left >> tirx.const(bits, dtype)) & tirx.const(255, dtype)
+        total = total + unsigned * ((right << tirx.const(24 - bits, dtype)) >> tirx.const(24, dtype))
+    return total
+
+
+_DEFINITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "bfloat16x2": _bfloat16_sum,
+    "uint8x4": _byte_sum,
+    "uint8x1": lambda total, left, right: total + left * right,
+}
+"""What a sum with a dot product is, by the type of the words."""

@@ -1,0 +1,103 @@
+"""Section: how busy each unit of an accelerator is, by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from anole.documents import layout
+from anole.documents.build import read_build
+from anole.errors import AnoleError
+from anole.report.cookbook import read_chart
+from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
+from anole.text_format import NONE, counted, percent
+from anole_vta.network.artifact import load_programs
+from anole_vta.pages.accelerators import REMEDY
+from anole_vta.report import Utilisation, utilisation
+from anole_vta.simulator.timing import simulate
+
+_SQL = """
+select
+    build.name as build,
+    build.created_at,
+    step.value ->> '$.name' as layer,
+    step.value ->> '$.instructions' as instructions,
+    step.value ->> '$.cycles' as cycles,
+    build.manifest -> '$.accelerator.geometry' as geometry
+from build, json_each(build.manifest, '$.accelerator.steps') as step
+where step.type = 'object'
+order by build.name, step.key
+"""
+
+_MOST_INSTRUCTIONS = 3_000_000
+"""The most instructions of all builds together whose schedule is computed; they take half a minute or so."""
+
+
+def make(source: ReportSource) -> list[Shown]:
+    """Returns the share of the cycles in which each unit works."""
+    title = "Utilisation by unit"
+    query = source.database.query(_SQL)
+    if not query.rows:
+        return [Lacking(title, REMEDY)]
+    rows: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
+    builds = [(name, list(steps)) for name, steps in groupby(query.records(), key=itemgetter("build"))]
+    left = _MOST_INSTRUCTIONS
+    for build, steps in builds:
+        left -= sum(step["instructions"] for step in steps)
+        found = _used(source.project / layout.build_path(build), steps[0]["created_at"]) if left >= 0 else {}
+        rows += [{**step, "used": found.get(step["layer"])} for step in steps]
+        if known := [found[step["layer"]] for step in steps if step["layer"] in found]:
+            values += [{"build": build, "share": share, "unit": unit} for unit, share in _shares(known).items()]
+    table = (
+        (
+            row["build"],
+            row["layer"],
+            f"{row['cycles']:,}",
+            f"{row['instructions']:,}",
+            *([NONE] * 4 if row["used"] is None else map(percent, _shares([row["used"]]).values())),
+        )
+        for row in sorted(rows, key=lambda row: (row["build"], -row["cycles"]))
+    )
+    n_known = sum(row["used"] is not None for row in rows)
+    return [
+        Figure(
+            title,
+            "share of a program's cycles in which a unit works; the matrix unit, a part of compute, should work much.",
+            f"{counted(len(rows), 'step')} of {counted(len(builds), 'build')}, {n_known} of them simulated here.",
+            "the timing simulator runs each step's instructions, which lie in the build's folder; without it, only "
+            "cycles are known. The picture has whole networks, the table each step, the longest first.",
+            (query,),
+            Table.of(("build", "layer", "cycles", "instructions", *_UNITS), table),
+            with_rows(read_chart(Path(__file__).with_suffix(".json")), values) if values else None,
+        )
+    ]
+
+
+_UNITS = ("load", "compute", "store", "matrix unit")
+
+
+def _used(folder: Path, created_at: str) -> Mapping[str, Utilisation]:
+    """Returns the work of each step of a build; nothing if the folder holds another build than the database."""
+    try:
+        if read_build(folder).created_at != created_at:
+            return {}
+        programs = load_programs(folder)
+    except AnoleError:
+        return {}
+    return {
+        name: utilisation(program, simulate(program.instructions, program.geometry))
+        for name, program in programs.items()
+    }
+
+
+def _shares(used: list[Utilisation]) -> dict[str, float]:
+    cycles = sum(each.cycles for each in used)
+    modules = {name: sum(each.busy[name] for each in used) / cycles for name in _UNITS[:3]}
+    return {**modules, _UNITS[3]: sum(each.operations for each in used) / cycles}
+
+
+SECTION = Section("utilisation", "How busy are its units?", "hardware", make)

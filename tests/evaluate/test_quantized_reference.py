@@ -1,0 +1,58 @@
+"""A quantised file is computed by its own steps: only products are joined with what dequantises their operands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from anole.config.entries import ModelSpec
+from anole.evaluate.quantized_reference import _apart, defined_engine
+
+RNG = np.random.default_rng(0)
+
+
+def written(path: Path) -> ModelSpec:
+    """Writes a product that is added to its own quantised input."""
+    numbers = {
+        "scale": np.float32(0.05),
+        "zero": np.uint8(120),
+        "weight": RNG.integers(-127, 128, (8, 8)).astype(np.int8),
+        "none": np.int8(0),
+    }
+    pairs = [
+        ("QuantizeLinear", ["x", "scale", "zero"], "q"),
+        ("DequantizeLinear", ["q", "scale", "zero"], "data"),
+        ("DequantizeLinear", ["weight", "scale", "none"], "matrix"),
+        ("MatMul", ["data", "matrix"], "product"),
+        ("Add", ["product", "data"], "sum"),
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(operator, inputs, [output]) for operator, inputs, output in pairs],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 8])],
+        [helper.make_tensor_value_info("sum", TensorProto.FLOAT, [3, 8])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return ModelSpec("net", f"onnx:{path}", {})
+
+
+def test_all_but_products_read_what_was_dequantised_through_a_step_of_its_own(tmp_path: Path) -> None:
+    nodes = onnx.load_from_string(_apart(written(tmp_path / "net.onnx"))).graph.node
+    made = {node.output[0]: node for node in nodes}
+    product, total = made["product"], made["sum"]
+    assert list(product.input) == ["data", "matrix"]
+    assert total.input[0] == "product" and made[total.input[1]].op_type == "Sum"
+    assert list(made[total.input[1]].input) == ["data"]
+
+
+def test_the_outputs_are_those_of_the_file(tmp_path: Path) -> None:
+    model = written(tmp_path / "net.onnx")
+    x = RNG.standard_normal((3, 8)).astype(np.float32)
+    weight = numpy_helper.to_array(onnx.load(tmp_path / "net.onnx").graph.initializer[2]).astype(np.float32)
+    data = (np.clip(np.round(x / np.float32(0.05)) + 120, 0, 255) - 120) * np.float32(0.05)
+    with defined_engine(model, [x], 1) as engine:
+        np.testing.assert_allclose(engine.compute()[0], data @ (weight * np.float32(0.05)) + data, 1e-5, 1e-5)

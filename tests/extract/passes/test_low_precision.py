@@ -1,0 +1,249 @@
+"""Anchors multiply narrower numbers, each value is rounded once, and all else stays as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tvm import ir, relax
+
+from anole.extract.graph import workload_of
+from anole.extract.passes.low_precision import narrow
+from anole.extract.passes.drop_integer_round_trips import keep_whole_floats
+from anole.ir.convolutions import CHANNELS_LAST
+from anole.task import Conv2d, Workload
+
+from .building import calls, constant, conv2d, drawn, module_of, operators, outputs, run
+
+X = drawn(1, 8, 8, 4)
+SAME = {"padding": (1, 1)}
+
+
+def narrowed(workload: Workload) -> Workload:
+    """Narrows all but depthwise convolutions."""
+    is_depthwise = isinstance(workload, Conv2d) and workload.groups > 1
+    return workload if is_depthwise else replace(workload, dtype="bfloat16")
+
+
+def changed(build: Any, *shapes: tuple[int, ...]) -> Any:
+    return narrow(module_of(build, *shapes), workload_of, narrowed)
+
+
+def block(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+    """A convolution and one that reads its result, which is also added to the sum of both."""
+    first = builder.emit(relax.op.nn.relu(builder.emit(conv2d(x, 3, 3, 4, 4, **SAME))))
+    second = builder.emit(conv2d(first, 3, 3, 4, 4, seed=2, **SAME))
+    return relax.op.add(second, first)
+
+
+def test_a_value_is_rounded_once_for_all_that_read_it() -> None:
+    after = changed(block, X.shape)
+    assert operators(after) == ["astype", "conv2d", "relu", "astype", "conv2d", "astype", "add"]
+    assert [workload.dtype for call in calls(after) if (workload := workload_of(call))] == ["bfloat16"] * 2
+    exact, found = run(module_of(block, X.shape), X), run(after, X)
+    assert 1e-4 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 1e-2
+    assert found.dtype == np.float32
+
+
+def test_the_rounding_is_that_of_bfloat16() -> None:
+    def rounded(array: np.ndarray) -> np.ndarray:
+        return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+    weight = drawn(8, 5, seed=3)
+    after = changed(lambda _, x: relax.op.matmul(x, relax.const(weight)), (6, 8))
+    x = drawn(6, 8)
+    np.testing.assert_allclose(run(after, x), rounded(x) @ rounded(weight), rtol=1e-5, atol=1e-5)
+
+
+def test_what_moves_or_chooses_values_does_so_after_the_rounding() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        first = builder.emit(conv2d(x, 1, 1, 4, 4))
+        pooled = builder.emit(relax.op.nn.max_pool2d(first, (2, 2), (2, 2), layout="NHWC"))
+        other = builder.emit(conv2d(pooled, 1, 1, 4, 4, seed=2))
+        joined = builder.emit(relax.op.concat([pooled, other], axis=3))
+        return conv2d(joined, 1, 1, 8, 4, seed=3)
+
+    after = operators(changed(build, X.shape))
+    assert after == ["astype", "conv2d", "astype", "max_pool2d", "conv2d", "astype", "concat", "conv2d"]
+
+
+def test_outputs_and_other_operators_read_what_was_not_rounded() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        first = builder.emit(conv2d(x, 1, 1, 4, 4))
+        second = builder.emit(conv2d(first, 1, 1, 4, 4, seed=2))
+        depthwise = builder.emit(conv2d(first, 3, 3, 1, 4, groups=4))
+        return relax.Tuple([first, second, depthwise])
+
+    after = changed(build, X.shape)
+    convolutions = [call for call in calls(after) if call.op.name == "relax.nn.conv2d"]
+    assert [str(call.args[0].ty.dtype) for call in convolutions] == ["bfloat16", "bfloat16", "float32"]
+    first, *_ = outputs(after, X)
+    assert first.dtype == np.float32 and (first != first.astype(ml_dtypes.bfloat16)).any()
+
+
+@pytest.mark.parametrize("build", [lambda _, x: conv2d(x, 3, 3, 1, 4, groups=4), lambda _, x: relax.op.exp(x)])
+def test_a_network_without_narrow_anchors_stays_as_it_is(build: Any) -> None:
+    before = module_of(build, X.shape)
+    assert narrow(before, workload_of, narrowed) is before
+
+
+def quantised(builder: relax.BlockBuilder, x: ir.Expr, scale: float, zero: int, least: int = 0) -> ir.Expr:
+    """Data as whole numbers less a zero point, in float32."""
+    rounded = builder.emit(relax.op.round(builder.emit(relax.op.divide(x, scalar(scale)))))
+    clipped = builder.emit(relax.op.clip(builder.emit(relax.op.add(rounded, scalar(zero))), least, least + 255))
+    return builder.emit(relax.op.subtract(clipped, scalar(zero)))
+
+
+def scalar(value: float) -> ir.Expr:
+    return relax.const(np.float32(value))
+
+
+def whole(*shape: int, seed: int = 1) -> ir.Expr:
+    return relax.const(np.random.default_rng(seed).integers(-128, 128, shape).astype(np.float32))
+
+
+@pytest.mark.examples(6)
+@pytest.mark.parametrize("least", [0, -128])
+@pytest.mark.parametrize("zero", [0, 7])
+@pytest.mark.parametrize("channels", [8, 3])
+@pytest.mark.parametrize("padding", [(0, 0), (1, 2)])
+def test_whole_numbers_are_bytes_and_their_products_exact(
+    least: int, zero: int, channels: int, padding: tuple[int, int]
+) -> None:
+    """Padding is of the zero point, and channels fill whole words."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        data, settings = quantised(builder, x, 0.02, zero + least, least), {"padding": padding, "out_dtype": "int32"}
+        weight = whole(3, 3, channels, 5)
+        return relax.op.nn.conv2d(data, weight, **CHANNELS_LAST, **settings)
+
+    x = drawn(1, 6, 7, channels)
+    after = changed_whole(build, x.shape)
+    (convolution,) = [call for call in calls(after) if call.op.name == "relax.nn.conv2d"]
+    assert [str(each.ty.dtype) for each in (*convolution.args, convolution)] == ["uint8", "int8", "int32"]
+    np.testing.assert_array_equal(run(after, x), run(module_of(build, x.shape), x))
+
+
+def test_dense_layers_and_other_readers_share_the_bytes() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        data = quantised(builder, x, 0.02, 100)
+        first = builder.emit(relax.op.matmul(data, whole(9, 16), out_dtype="int32"))
+        second = builder.emit(relax.op.matmul(data, whole(9, 16, seed=2), out_dtype="int32"))
+        return relax.Tuple([first, second, builder.emit(relax.op.multiply(data, scalar(0.02)))])
+
+    x = drawn(4, 9)
+    after, before = changed_whole(build, x.shape), module_of(build, x.shape)
+    assert sum(str(call.ty.dtype) == "uint8" and call.op.name == "relax.astype" for call in calls(after)) == 1
+    for found, expected in zip(outputs(after, x), outputs(before, x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_may_not_be_bytes_stays_in_float32() -> None:
+    """Numbers that are not rounded, ranges of more than 256 numbers, and weights beyond int8."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        whole_data = quantised(builder, x, 0.1, 3)
+        large = [
+            builder.emit(relax.op.matmul(whole_data, relax.const(np.full((8, 4), each, np.float32)), out_dtype="int32"))
+            for each in (128, -129)
+        ]
+        wide = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 256))
+        parts = builder.emit(relax.op.clip(x, 0, 255))
+        found = [builder.emit(relax.op.matmul(each, whole(8, 4), out_dtype="int32")) for each in (wide, parts, x)]
+        return relax.Tuple([*large, *found])
+
+    before = module_of(build, (2, 8))
+    assert narrow(before, workload_of, bytes_too) is before
+
+
+def bytes_too(workload: Workload) -> Workload:
+    return replace(workload, dtype="uint8") if workload.exact else workload
+
+
+def changed_whole(build: Any, *shapes: tuple[int, ...]) -> Any:
+    return narrow(module_of(build, *shapes), workload_of, bytes_too)
+
+
+@pytest.mark.parametrize("shape", [(), (1, 1)])
+def test_zero_points_may_be_computed(shape: tuple[int, ...]) -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr, z: ir.Expr) -> ir.Expr:
+        point = builder.emit(relax.op.round(builder.emit(relax.op.multiply(z, scalar(10)))))
+        data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
+        centred = builder.emit(relax.op.subtract(data, point))
+        return relax.op.matmul(centred, whole(12, 5), out_dtype="int32")
+
+    operands = 100 * np.abs(drawn(4, 12)), np.full(shape, 3.3, np.float32)
+    shapes = [each.shape for each in operands]
+    after = changed_whole(build, *shapes)
+    assert "uint8" in {str(call.args[0].ty.dtype) for call in calls(after) if call.op.name == "relax.matmul"}
+    np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))
+
+
+@pytest.mark.examples(2)
+@pytest.mark.parametrize("channels", [8, 3])
+@pytest.mark.parametrize("least", [0, -128])
+def test_padding_may_be_of_a_computed_zero_point(channels: int, least: int) -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr, z: ir.Expr) -> ir.Expr:
+        point = builder.emit(relax.op.round(z))
+        data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), least, least + 255))
+        centred = builder.emit(relax.op.subtract(data, point))
+        return relax.op.nn.conv2d(centred, whole(3, 3, channels, 5), **CHANNELS_LAST, padding=(1, 2), out_dtype="int32")
+
+    operands = 50 * drawn(1, 6, 7, channels), np.array(least + 100.4, np.float32)
+    shapes = [each.shape for each in operands]
+    after = changed_whole(build, *shapes)
+    (convolution,) = [call for call in calls(after) if getattr(call.op, "name", "") == "relax.nn.conv2d"]
+    assert str(convolution.args[0].ty.dtype) == "uint8"
+    np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))
+
+
+def test_a_value_may_be_stored_in_two_ways() -> None:
+    """As bytes for products of whole numbers, and in bfloat16 for one of float32 that reads it in another shape."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
+        product = builder.emit(relax.op.matmul(data, whole(8, 4), out_dtype="int32"))
+        moved = builder.emit(relax.op.reshape(data, (8, 4)))
+        return relax.Tuple([product, builder.emit(relax.op.matmul(moved, constant(4, 4)))])
+
+    def both(workload: Workload) -> Workload:
+        return bytes_too(workload) if workload.exact else narrowed(workload)
+
+    before, x = module_of(build, (4, 8)), 100 * np.abs(drawn(4, 8))
+    after = narrow(before, workload_of, both)
+    assert {workload.dtype for call in calls(after) if (workload := workload_of(call))} == {"uint8", "bfloat16"}
+    (exact, near), (expected, plain) = outputs(after, x), outputs(before, x)
+    np.testing.assert_array_equal(exact, expected)
+    assert 0 < np.linalg.norm(near - plain) / np.linalg.norm(plain) < 1e-2
+
+
+def test_bytes_are_stored_for_all_that_read_them() -> None:
+    """A sum that only other sums read is of bytes, too."""
+
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        data = quantised(builder, x, 0.02, 7)
+        product = builder.emit(relax.op.nn.conv2d(data, whole(1, 1, 8, 8), **CHANNELS_LAST, out_dtype="int32"))
+        scaled = builder.emit(relax.op.multiply(builder.emit(relax.op.astype(product, "float32")), scalar(0.01)))
+        return relax.op.add(quantised(builder, scaled, 0.5, 3), quantised(builder, data, 3, 0))
+
+    before = keep_whole_floats(module_of(build, (1, 4, 4, 8)))
+    after = narrow(before, workload_of, lambda workload: replace(workload, dtype="uint8", exact=False))
+    stored = [call for call in calls(after) if call.op.name == "relax.astype" and str(call.attrs.dtype) == "uint8"]
+    assert len(stored) == 3
+    np.testing.assert_array_equal(run(after, drawn(1, 4, 4, 8)), run(before, drawn(1, 4, 4, 8)))
+
+
+def test_bytes_on_the_way_to_a_computation_are_left_out() -> None:
+    def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
+        clipped = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
+        number = builder.emit(relax.op.astype(builder.emit(relax.op.astype(clipped, "uint8")), "int32"))
+        centred = builder.emit(relax.op.subtract(number, relax.const(np.int32(7))))
+        return relax.op.multiply(builder.emit(relax.op.astype(centred, "float32")), scalar(0.5))
+
+    before = module_of(build, X.shape)
+    after = keep_whole_floats(before)
+    assert operators(after) == ["round", "clip", "subtract", "multiply"]
+    np.testing.assert_array_equal(run(after, 100 * X), run(before, 100 * X))

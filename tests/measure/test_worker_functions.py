@@ -1,0 +1,47 @@
+"""Rivals in turns: how often each of them runs, by how long that takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anole.measure.worker_functions import start_running
+from anole.record import Config
+from anole.search.evaluators.fixed import Fixed
+from anole.targets.cpu.settings import describe_cpu
+from anole.targets.cpu.target import CpuTarget
+from anole.task import Dense, Workload
+
+
+class Paced:
+    """A kernel that takes as long as its config says, and notes how many runs each call had."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def relative_error(self) -> float:
+        return 0.0
+
+    def __call__(self, number: int) -> float:
+        self.config["calls"].append(number)
+        return float(self.config["latency_s"])
+
+
+class PacedCpu(CpuTarget):
+    """A processor of such kernels."""
+
+    def runner(self, workload: Workload) -> Any:
+        return self
+
+    def load(self, artifact: Path, config: Config) -> Paced:
+        return Paced(config)
+
+
+def test_a_run_is_repeated_warm_where_the_caches_count() -> None:
+    configs: list[dict[str, Any]] = [{"latency_s": latency_s, "calls": []} for latency_s in (1e-4, 8e-3)]
+    run = start_running(PacedCpu(describe_cpu(threads=1)), Dense(1, 8, 8), Fixed())
+    timed = run([("kernel", config) for config in configs], None, 0.0)
+    assert [each.timing and each.timing.latency_s for each in timed] == pytest.approx([1e-4, 8e-3])
+    assert [config["calls"] for config in configs] == [[1, 2] * 5, [1] * 5]
