@@ -36,7 +36,7 @@ rule tuned:
 
 
 include: "rules/describe.smk"
-include: "rules/quantise.smk"
+include: "rules/quantize.smk"
 include: "rules/extract.smk"
 include: "rules/tune.smk"
 include: "rules/refine.smk"

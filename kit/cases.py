@@ -40,7 +40,7 @@ RunCase = Callable[[str, Path], Outcome]
 
 
 def run_cases(names: Iterable[str], run_case: RunCase, limit_s: float = LIMIT_S) -> Iterator[tuple[str, Outcome]]:
-    """Yields the names and what became of their cases, in order."""
+    """Yield the names and what became of their cases, in order."""
     worker: _Worker | None = None
     try:
         for name in names:
@@ -66,7 +66,7 @@ class _Worker:
         theirs.close()
 
     def ask(self, name: str, limit_s: float) -> Outcome | None:
-        """Returns what became of a case, or None if the process ended or the time is over."""
+        """Return what became of a case, or None if the process ended or the time is over."""
         self._pipe.send(name)
         try:
             return self._pipe.recv() if self._pipe.poll(limit_s) else None
@@ -74,7 +74,7 @@ class _Worker:
             return None
 
     def end(self, limit_s: float) -> str:
-        """Ends the process and returns how it had ended by itself."""
+        """End the process and return how it had ended by itself."""
         self._process.join(1 if limit_s else 0)
         code = self._process.exitcode
         self._process.kill()
@@ -107,7 +107,7 @@ def _serve(pipe: Connection, run_case: RunCase) -> None:
 
 
 def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
-    """Returns the outputs of a network that is compiled with default configs for one thread of this processor.
+    """Return the outputs of a network that is compiled with default configs for one thread of this processor.
 
     Raises:
         BuildError: it cannot be compiled.
@@ -117,12 +117,12 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
 
     from anole.compile.lower import Choice, lower
     from anole.errors import BuildError
-    from anole.extract.graph import narrowed_for, workloads_of
+    from anole.extract.graph import for_low_precision, workloads_of
     from anole.targets import get_device
     from anole.targets.cpu.settings import describe_cpu
 
     target = get_device(describe_cpu(threads=1))
-    imported = narrowed_for(imported, target)
+    imported = for_low_precision(imported, target)
     choices = {
         workload: Choice(target.template(workload), target.default_config(workload))
         for workload in workloads_of(imported.module)
@@ -141,7 +141,7 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
 
 
 def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
-    """Returns the outputs of a model that is compiled with default configs for one thread of this processor.
+    """Return the outputs of a model that is compiled with default configs for one thread of this processor.
 
     Raises:
         AnoleError: it cannot be imported or compiled.
@@ -154,6 +154,6 @@ def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> 
 
 
 def one_line(error: Exception) -> str:
-    """Returns the beginning of an error's message, without the name of the model."""
+    """Return the beginning of an error's message, without the name of the model."""
     text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     return re.sub(r"model case: |\S*/case\.onnx", "", text)[:200]

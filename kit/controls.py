@@ -27,7 +27,7 @@ class Perfect(Stateless):
     n_candidates: int = 64
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns the candidates; before the surrogate's first fit they are drawn uniformly."""
+        """Return the candidates; before the surrogate's first fit they are drawn uniformly."""
         if not surrogate.fitted:
             return draw(history, self.n_candidates, rng)
         vectors = history.space.sample(history.space.size, rng, exclude=history.visited)
@@ -49,7 +49,7 @@ class SizedGreedy(EpsilonGreedy):
     sizes: tuple[int, ...] = ()
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns a batch of the size whose turn it is; one config at least is chosen greedily."""
+        """Return a batch of the size whose turn it is; one config at least is chosen greedily."""
         size = _size(self.sizes, history, n)
         own = replace(self, least_random=min(self.least_random, size - 1))
         return EpsilonGreedy.choose(own, candidates, history, size, rng)
@@ -72,7 +72,7 @@ class SizedAmongBest(Stateless):
     least_random: int = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns a batch of the size whose turn it is."""
+        """Return a batch of the size whose turn it is."""
         best = candidates.vectors[: self.n_best]
         size = min(_size(self.sizes, history, n), len(best))
         n_best = min(size, max(1, size - self.least_random))
@@ -82,7 +82,7 @@ class SizedAmongBest(Stateless):
 
 
 def _size(sizes: tuple[int, ...], history: History, n: int) -> int:
-    """Returns the size of the next batch, at most n; the number of measured configs says whose turn it is."""
+    """Return the size of the next batch, at most n; the number of measured configs says whose turn it is."""
     ends = np.cumsum(sizes, dtype=np.int64)
     batch = int(np.searchsorted(ends, len(history), side="right"))
     return min(n, int(ends[batch]) - len(history)) if batch < len(ends) else n

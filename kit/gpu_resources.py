@@ -36,14 +36,14 @@ class Resources:
     local_bytes: int
 
     def occupancy(self, arch: str, threads: int) -> float:
-        """Returns the share of a multiprocessor's warps that are resident with blocks of so many threads."""
+        """Return the share of a multiprocessor's warps that are resident with blocks of so many threads."""
         multiprocessor = Multiprocessor.of(arch)
         blocks = multiprocessor.resident_blocks(threads, self.registers, self.shared_bytes)
         return float(blocks * -(-threads // multiprocessor.warp) / multiprocessor.warps)
 
 
 def resources(source: str, arch: str) -> Resources:
-    """Compiles CUDA C++ for an architecture, as candidates are compiled, and returns the resources of its kernels.
+    """Compile CUDA C++ for an architecture, as candidates are compiled, and returns the resources of its kernels.
 
     Raises:
         TargetError: NVRTC refuses the source or the architecture; the message includes its output.
@@ -59,7 +59,7 @@ def resources(source: str, arch: str) -> Resources:
 
 
 def read_resources(binary: bytes) -> Resources:
-    """Returns the resources of the kernels of a binary, an ELF file as NVIDIA's assembler writes it.
+    """Return the resources of the kernels of a binary, an ELF file as NVIDIA's assembler writes it.
 
     The sections' meaning is as cuobjdump and open disassemblers read it; NVIDIA does not document it.
     """
@@ -78,7 +78,7 @@ def read_resources(binary: bytes) -> Resources:
 
 
 def _sections(binary: bytes) -> Iterator[tuple[str, bytes, int]]:
-    """Yields the name, the content and the size of each section of a 64-bit ELF file; some have a size only."""
+    """Yield the name, the content and the size of each section of a 64-bit ELF file; some have a size only."""
     (table,) = struct.unpack_from("<Q", binary, 0x28)
     entry_bytes, n_sections, names_at = struct.unpack_from("<HHH", binary, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", binary, table + entry_bytes * at) for at in range(n_sections)]
@@ -89,7 +89,7 @@ def _sections(binary: bytes) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields the kind and the value of each attribute of a section ``.nv.info`` that has its own size."""
+    """Yield the kind and the value of each attribute of a section ``.nv.info`` that has its own size."""
     at = 0
     while at < len(data):
         form, kind, size = struct.unpack_from("<BBH", data, at)

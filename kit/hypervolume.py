@@ -11,7 +11,7 @@ _MARGIN = 1.1
 
 
 def hypervolume(points: Points, front: Points) -> float:
-    """Returns the share of the volume above a front that points dominate; 1 for the front itself.
+    """Return the share of the volume above a front that points dominate; 1 for the front itself.
 
     Axes are logarithmic. The volume ends a tenth of the front's extent beyond its worst objectives. This is the usual
     score of searches with several objectives (Zitzler and Thiele, 1999).
@@ -27,7 +27,7 @@ def hypervolume(points: Points, front: Points) -> float:
 
 
 def _volume(corners: Points) -> float:
-    """Returns the volume of the union of boxes from the origin to each corner, by slices along the last axis."""
+    """Return the volume of the union of boxes from the origin to each corner, by slices along the last axis."""
     corners = corners[(corners > 0).all(axis=1)]
     if corners.shape[1] == 1 or not len(corners):
         return float(corners.max(initial=0.0))

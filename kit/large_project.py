@@ -40,7 +40,7 @@ FAILURES = (
 
 
 def make_project(folder: Path, n_tasks: int, n_trials: int) -> None:
-    """Writes a project of about so many trials, which the presets share as `PRESETS` says."""
+    """Write a project of about so many trials, which the presets share as `PRESETS` says."""
     tasks = [Task(_workload(number), TARGETS[number % len(TARGETS)], 5) for number in range(n_tasks)]
     scale = n_trials / sum(n_tasks * share * trials for share, trials, _ in PRESETS.values())
     runs: dict[str, Run] = {}

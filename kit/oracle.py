@@ -24,7 +24,7 @@ class Knowing:
         self.space, self.truth, self.asked = space, truth, Counter[int]()
 
     def fit(self, history: History) -> None:
-        """Learns nothing, since there is nothing left to learn."""
+        """Learn nothing, since there is nothing left to learn."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
         """Return the truth."""
@@ -51,7 +51,7 @@ class Oracle:
     best_s: float
 
     def start(self, space: Space) -> Knowing:
-        """Returns the surrogate, which needs no fit."""
+        """Return the surrogate, which needs no fit."""
 
         def speed(vectors: Vectors) -> NDArray[np.float64]:
             costs_s = self.formula.cost_s(space.columns(vectors))

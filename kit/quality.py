@@ -12,7 +12,7 @@ from anole.record import Trial
 
 
 def trials_until(qualities: NDArray[np.float64], quality: float) -> int | None:
-    """Returns the number of trials after which a quality was first reached; None if it never was.
+    """Return the number of trials after which a quality was first reached; None if it never was.
 
     A run's quality after each trial is the latency of the best known config over that of the run's best config; 1 is
     perfect, NaN is unknown.
@@ -22,16 +22,16 @@ def trials_until(qualities: NDArray[np.float64], quality: float) -> int | None:
 
 
 def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
-    """Returns for each trial the index of the fastest so far, shape (n,); -1 before the first success; NaN fails."""
+    """Return for each trial the index of the fastest so far, shape (n,); -1 before the first success; NaN fails."""
     costs_s = np.nan_to_num(np.asarray(latencies_s, dtype=np.float64), nan=np.inf)
     fastest_before_s = np.concatenate([[np.inf], np.minimum.accumulate(costs_s)[:-1]])
     return np.maximum.accumulate(np.where(costs_s < fastest_before_s, np.arange(len(costs_s)), -1))
 
 
 def log_gap(costs_s: Sequence[float], best_s: float, n_fastest: int = 1) -> float:
-    """Returns the mean natural logarithm of the costs of a run's cheapest trials over the best known one.
+    """Return the mean natural logarithm of the costs of a run's cheapest trials over the best known one.
 
-    Costs are what the search minimises: latencies over the configs' worth; NaN is a failure. With more trials, a single
+    Costs are what the search minimizes: latencies over the configs' worth; NaN is a failure. With more trials, a single
     lucky draw matters less; a run with fewer successes gives infinity.
     """
     cheapest = np.sort(np.asarray(costs_s, dtype=np.float64))[:n_fastest]
@@ -40,11 +40,11 @@ def log_gap(costs_s: Sequence[float], best_s: float, n_fastest: int = 1) -> floa
 
 
 def batch_sizes(trials: Iterable[Trial]) -> list[int]:
-    """Returns the number of trials of each iteration of a run, in order."""
+    """Return the number of trials of each iteration of a run, in order."""
     return list(Counter(trial.iteration for trial in trials).values())
 
 
 def shares(counts: Iterable[int]) -> str:
-    """Describes how often each count occurs, such as batch sizes or repeats of a timing: ``16: 75 %, 24: 25 %``."""
+    """Describe how often each count occurs, such as batch sizes or repeats of a timing: ``16: 75 %, 24: 25 %``."""
     found = Counter(counts)
     return ", ".join(f"{count}: {100 * n / found.total():.0f} %" for count, n in sorted(found.items()))

@@ -23,7 +23,7 @@ from anole.targets import get_target
 from anole.task import Conv2d, Workload
 from anole.testing.in_memory import tune_in_memory
 
-_MOST_CONFIGS = 1 << 24
+_MAX_CONFIGS = 1 << 24
 """Configs of the largest space of which a table may be recorded."""
 
 
@@ -48,7 +48,7 @@ class Table:
 
     @cached_property
     def costs_s(self) -> NDArray[np.float64]:
-        """The latency of every valid config over its worth, shape (n_valid,): what a search minimises.
+        """The latency of every valid config over its worth, shape (n_valid,): what a search minimizes.
 
         NaN is a failure, and infinity a config that is worth nothing.
         """
@@ -58,17 +58,17 @@ class Table:
             )
 
     @cached_property
-    def least_cost_s(self) -> float:
+    def min_cost_s(self) -> float:
         """The least latency over its worth."""
         return float(np.nanmin(self.costs_s))
 
     def rows(self, configs: Sequence[Config]) -> NDArray[np.int64]:
-        """Returns the places of valid configs in the arrays of this table, shape (n,)."""
+        """Return the places of valid configs in the arrays of this table, shape (n,)."""
         vectors = np.array([self.space.vector(config) for config in configs])
         return np.searchsorted(_valid_indices(self.space), self.space.indices(vectors))
 
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Looks up the measurements of configs."""
+        """Look up the measurements of configs."""
         for latency_s in self.latencies_s[self.rows(configs)].tolist():
             if np.isnan(latency_s):
                 yield Measurement(Status.RUN_ERROR, error="failed when the table was recorded")
@@ -90,7 +90,7 @@ class Replay:
 
 
 def read_table(path: Path) -> Table:
-    """Reads a table that ``benchmarks/search/record.py`` wrote.
+    """Read a table that ``benchmarks/search/record.py`` wrote.
 
     Raises:
         StoreError: the file is not a table, or it was recorded on a different space than the template has now.
@@ -113,7 +113,7 @@ def read_table(path: Path) -> Table:
 
 
 def opened(table: Table, space: Space) -> Table:
-    """Returns the table of a larger space with the same knobs: configs that only the larger space has are failures."""
+    """Return the table of a larger space with the same knobs: configs that only the larger space has are failures."""
     vectors = table.space.vectors(_valid_indices(table.space))
     for column, (knob, larger) in enumerate(zip(table.space.knobs, space.knobs, strict=True)):
         vectors[:, column] = np.array([larger.values.index(value) for value in knob.values])[vectors[:, column]]
@@ -132,7 +132,7 @@ def replay(
 
     def add(trial: Trial) -> None:
         trials.append(trial)
-        if ends_at_the_optimum and table.costs_s[table.rows([trial.config])[0]] <= table.least_cost_s:
+        if ends_at_the_optimum and table.costs_s[table.rows([trial.config])[0]] <= table.min_cost_s:
             raise _FoundError
 
     with suppress(_FoundError):
@@ -146,8 +146,8 @@ class _FoundError(Exception):
 
 
 def _valid_indices(space: Space) -> NDArray[np.int64]:
-    if space.size > _MOST_CONFIGS:
-        raise StoreError(f"a space of {space.size} configs is too large for a table; {_MOST_CONFIGS} fit")
+    if space.size > _MAX_CONFIGS:
+        raise StoreError(f"a space of {space.size} configs is too large for a table; {_MAX_CONFIGS} fit")
     return space.every_valid_index
 
 

@@ -14,7 +14,7 @@ if str(_LIBRARY) not in sys.path:
 from anole.documents import layout
 from anole.errors import AnoleError
 from anole.host import launcher as host
-from anole.project.rule_inputs import Answers, give_up
+from anole.project.rule_inputs import RuleInputs, give_up
 from anole.project.pipeline import Pipeline
 from anole.targets import usable_kinds
 
@@ -46,7 +46,7 @@ def load_pipeline():
         give_up(error)
 
 
-answers = Answers(
+answers = RuleInputs(
     load_pipeline,
     workflow,
     wait_for_target=lambda target: checkpoints.describe.get(target=target),

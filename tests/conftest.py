@@ -59,13 +59,13 @@ _GUARDS = ("benchmarks/", "faults", "fuzz", "kit/emulated_gpu")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Does not import what is left out in any case."""
+    """Do not import what is left out in any case."""
     return True if _is_guard(collection_path) and "not guard" in config.option.markexpr else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests by what they are, before they are chosen by their marks, and brings them into order."""
+    """Mark tests by what they are, before they are chosen by their marks, and brings them into order."""
     home = str(Path(__file__).parent) + os.sep
     examples = defaultdict[str, list[pytest.Item]](list)
     for item in items:
@@ -89,7 +89,7 @@ def _is_guard(path: Path) -> bool:
 
 
 def _others(same: list[pytest.Item]) -> list[pytest.Item]:
-    """Returns the examples of one test that its mark leaves to `make guard`; those that stay are spread evenly."""
+    """Return the examples of one test that its mark leaves to `make guard`; those that stay are spread evenly."""
     (count,) = cast(pytest.Mark, same[0].get_closest_marker("examples")).args
     return [item for at, item in enumerate(same) if at * count % len(same) >= count]
 
@@ -100,7 +100,7 @@ def _rank(place: str) -> int:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[object]:
-    """Lets no search for garbage go through what was imported, which stays: neither now nor in any test."""
+    """Let no search for garbage go through what was imported, which stays: neither now nor in any test."""
     gc.disable()
     result = yield
     gc.freeze()
@@ -110,7 +110,7 @@ def pytest_collection() -> Iterator[object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Puts this worker's locks on devices into a folder of its own, for whoever holds a lock stops all others."""
+    """Put this worker's locks on devices into a folder of its own, for whoever holds a lock stops all others."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("ANOLE_LOCKS", str(tmp_path_factory.mktemp("locks")))
         yield
@@ -127,7 +127,7 @@ def emulated_gpu() -> Iterator[EmulatedGpu]:
 
 @pytest.fixture(scope="session", autouse=True)
 def impatient() -> Iterator[None]:
-    """Lets nothing in this process wait for the disk: what tests write need not outlast the machine.
+    """Let nothing in this process wait for the disk: what tests write need not outlast the machine.
 
     That the product does wait is tested where `os.fsync` is watched, and in processes of their own (`tests/faults`).
     """
@@ -138,7 +138,7 @@ def impatient() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def unbound() -> Iterator[None]:
-    """Lets the next test run on every core, after TVM's thread pool has bound the thread that started it to one.
+    """Let the next test run on every core, after TVM's thread pool has bound the thread that started it to one.
 
     All workers of a test run would otherwise end up on the same core, and the processes that they start as well.
     """
@@ -149,7 +149,7 @@ def unbound() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Makes a folder and fills it, once for all workers: the first that asks for it does, and the others wait."""
+    """Make a folder and fill it, once for all workers: the first that asks for it does, and the others wait."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -175,7 +175,7 @@ def tiny_project(once: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Project]:
-    """Makes projects without records."""
+    """Make projects without records."""
     from .record_project import Project
 
     return lambda: Project(tmp_path_factory.mktemp("project"))
@@ -189,13 +189,13 @@ def project(new_project: Callable[[], Project]) -> Project:
 
 @pytest.fixture
 def formula() -> Callable[[str], Formula]:
-    """Makes a formula by its name: ``bowl`` (100,000 configs or so), ``rivals`` (two algorithms) or ``handful``."""
+    """Make a formula by its name: ``bowl`` (100,000 configs or so), ``rivals`` (two algorithms) or ``handful``."""
     return lambda name: {"bowl": bowl, "rivals": rivals, "handful": handful}[name]()
 
 
 @pytest.fixture(scope="session")
 def accelerate() -> Callable[..., Build]:
-    """Extracts a tiny network for an accelerator and compiles it, without any tuning unless receipts are given.
+    """Extract a tiny network for an accelerator and compile it, without any tuning unless receipts are given.
 
     The network's project, with ``tiny.py``, is the working directory; the build is ``<name>`` in it, and what was
     extracted is where a project has it.

@@ -117,7 +117,7 @@ def main() -> int:
 
 @contextmanager
 def place(kept: Path | None) -> Iterator[Path]:
-    """Gives the folder in which everything happens, whose name would break what does not quote it."""
+    """Give the folder in which everything happens, whose name would break what does not quote it."""
     with tempfile.TemporaryDirectory(prefix="anole-", ignore_cleanup_errors=True) as temporary:
         os.chmod(temporary, 0o755)
         folder = (kept or Path(temporary)).absolute() / "an öle"
@@ -126,7 +126,7 @@ def place(kept: Path | None) -> Iterator[Path]:
 
 
 def run_all(folder: Path, cells: Sequence[Cell]) -> int:
-    """Runs cells one after the other; returns 1 if a test of any failed, else 0."""
+    """Run cells one after the other; return 1 if a test of any failed, else 0."""
     pythons, failed = find_pythons(), 0
     for version, python in pythons.items():
         if python is None:
@@ -147,14 +147,14 @@ def run_all(folder: Path, cells: Sequence[Cell]) -> int:
 
 
 def find_pythons() -> dict[str, Path | None]:
-    """Returns the first interpreter of each version that `pyproject.toml` allows, or None where there is none."""
+    """Return the first interpreter of each version that `pyproject.toml` allows, or None where there is none."""
     project = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
     allowed = SpecifierSet(project.partition('requires-python = "')[2].partition('"')[0])
     return {version: find_python(version) for minor in range(30) if (version := f"3.{minor}") in allowed}
 
 
 def find_python(version: str) -> Path | None:
-    """Returns an interpreter of a version that can make an environment, if possible one that every user can start.
+    """Return an interpreter of a version that can make an environment, if possible one that every user can start.
 
     It is on PATH, or pyenv or uv have installed it.
     """
@@ -173,12 +173,12 @@ def find_python(version: str) -> Path | None:
 
 
 def everybodys(path: Path) -> bool:
-    """Returns whether every user reaches a file."""
+    """Whether every user reaches a file."""
     return all(folder.stat().st_mode & 0o001 for folder in path.parents)
 
 
 def copy_checkout(folder: Path) -> None:
-    """Copies what git tracks, and new files that it does not ignore, as they are now."""
+    """Copy what git tracks, and new files that it does not ignore, as they are now."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     for entry in folder.glob("*"):
@@ -191,7 +191,7 @@ def copy_checkout(folder: Path) -> None:
 
 
 def environment(folder: Path, version: str, python: Path) -> Path:
-    """Builds an environment as a newcomer does; returns its folder."""
+    """Build an environment as a newcomer does; returns its folder."""
     venv = folder / "anole" / f".venv-{version}"
     with (LOGS / f"env-{version}.log").open("w") as log:
         command = ["make", "env", f"PYTHON={python}", f"VENV={venv.name}"]
@@ -200,7 +200,7 @@ def environment(folder: Path, version: str, python: Path) -> Path:
 
 
 def absence(cell: Cell, folder: Path, pythons: Sequence[str]) -> str | None:
-    """Returns why a cell cannot be run on this machine."""
+    """Return why a cell cannot be run on this machine."""
     if cell.stranger and os.geteuid() != 0:
         return "only root can become another user"
     if not pythons:
@@ -209,7 +209,7 @@ def absence(cell: Cell, folder: Path, pythons: Sequence[str]) -> str | None:
 
 
 def german_absence(locales: Path) -> str | None:
-    """Makes the German locale; returns why it cannot be made."""
+    """Make the German locale; return why it cannot be made."""
     if shutil.which("localedef") is None:
         return "there is no localedef"
     locales.mkdir(exist_ok=True)
@@ -219,7 +219,7 @@ def german_absence(locales: Path) -> str | None:
 
 
 def run(cell: Cell, folder: Path, venv: Path) -> Outcome:
-    """Runs the tests of a cell, with nothing of this process's environment that is about a language or a Python."""
+    """Run the tests of a cell, with nothing of this process's environment that is about a language or a Python."""
     own, began_s = folder / cell.name, time.monotonic()
     shutil.rmtree(own, ignore_errors=True)
     for name in ("home", "tmp"):
@@ -257,7 +257,7 @@ def variables(cell: Cell, own: Path, venv: Path) -> dict[str, str]:
 
 
 def counts(results: Path) -> dict[str, int]:
-    """Returns how many tests passed, failed and were skipped; nothing if pytest wrote no results."""
+    """Return how many tests passed, failed and were skipped; nothing if pytest wrote no results."""
     if not results.exists():
         return {}
     suite = ElementTree.parse(results).getroot()[0]

@@ -9,5 +9,5 @@ _WHOLE = 100
 
 
 def examples(n: int) -> int:
-    """Returns the share of ``n`` examples that the profile tries."""
+    """Return the share of ``n`` examples that the profile tries."""
     return max(1, n * settings.default.max_examples // _WHOLE)

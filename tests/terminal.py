@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def drawn_on_a_terminal(start: Callable[[int], subprocess.Popen[str]]) -> str:
-    """Returns all that a process draws with control characters, given a descriptor of a terminal; it must end well."""
+    """Return all that a process draws with control characters, given a descriptor of a terminal; it must end well."""
     master, slave = pty.openpty()
     process = start(slave)
     os.close(slave)

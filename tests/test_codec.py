@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
+from anole.codec import FLAT, LATER, DecodeError, Range, decode, encode, json_fields, read_given
 from anole.keys import Key, Time
-from anole.codec import FLAT, LATER, Misfit, Range, from_plain, json_fields, read_given, to_plain
 
 
-class Colour(StrEnum):
+class Color(StrEnum):
     RED = "red"
     BLUE = "blue"
 
@@ -38,7 +38,7 @@ class Thing:
     parts: tuple[Part, ...]
     size: Annotated[Size, FLAT]
     inner: Size
-    colour: Colour
+    color: Color
     more: Mapping[str, Any] = field(hash=False)
     since: Annotated[bool, LATER] = False
 
@@ -52,7 +52,7 @@ FITTING = {
     "width": 3,
     "height": None,
     "inner": {"width": 1, "height": 2},
-    "colour": "red",
+    "color": "red",
     "more": {"any": [1, None]},
     "since": True,
 }
@@ -71,39 +71,39 @@ FITTING = {
         ({"parts": [*FITTING["parts"], {"key": "a", "layers": []}]}, "parts[1].key is 'a', not of the form"),
         ({"width": "wide"}, "width is 'wide', not a whole number"),
         ({"inner": {"width": 1.0}}, "inner.width is 1.0, not a whole number"),
-        ({"colour": "green"}, "colour is 'green', not one of red, blue"),
+        ({"color": "green"}, "color is 'green', not one of red, blue"),
         ({"name": "y" * 1000, "count": "z" * 1000}, "..., not a whole number"),
     ],
 )
 def test_what_does_not_fit_is_named(change: dict, problem: str) -> None:
-    with pytest.raises(Misfit) as caught:
-        from_plain(Thing, {**FITTING, **change})
+    with pytest.raises(DecodeError) as caught:
+        decode(Thing, {**FITTING, **change})
     assert problem in str(caught.value)
     assert len(str(caught.value)) < 200
 
 
 def test_a_missing_field_is_named() -> None:
-    with pytest.raises(Misfit, match=r"^parts is missing$"):
-        from_plain(Thing, {name: value for name, value in FITTING.items() if name != "parts"})
-    with pytest.raises(Misfit, match=r"^the value is \[\], not an object$"):
-        from_plain(Thing, [])
+    with pytest.raises(DecodeError, match=r"^parts is missing$"):
+        decode(Thing, {name: value for name, value in FITTING.items() if name != "parts"})
+    with pytest.raises(DecodeError, match=r"^the value is \[\], not an object$"):
+        decode(Thing, [])
 
 
 def test_plain_values_become_what_they_were() -> None:
-    thing = from_plain(Thing, FITTING)
+    thing = decode(Thing, FITTING)
     assert thing.parts == (Part("a" * 64, ("one", "two")),)
-    assert (thing.size, thing.inner, thing.colour) == (Size(3, None), Size(1, 2), Colour.RED)
-    assert to_plain(thing) == FITTING
+    assert (thing.size, thing.inner, thing.color) == (Size(3, None), Size(1, 2), Color.RED)
+    assert encode(thing) == FITTING
     assert json_fields(Thing) == {"parts", "inner", "more"}
 
 
 def test_unknown_fields_are_left_out() -> None:
-    assert from_plain(Thing, {**FITTING, "unknown": 1}) == from_plain(Thing, FITTING)
+    assert decode(Thing, {**FITTING, "unknown": 1}) == decode(Thing, FITTING)
 
 
 @pytest.mark.parametrize("name", ["ratio", "height", "since"])
 def test_some_fields_may_be_absent(name: str) -> None:
-    thing = from_plain(Thing, {key: value for key, value in FITTING.items() if key != name})
+    thing = decode(Thing, {key: value for key, value in FITTING.items() if key != name})
     assert (thing.ratio, thing.size.height) == (None, None)
     assert thing.since is (name != "since")
 
@@ -137,14 +137,14 @@ WISH = {"pair": [1, 2], "sizes": {"a" * 64: {"width": 1}}}
     ],
 )
 def test_what_users_write_is_read_strictly(change: dict, problem: str) -> None:
-    with pytest.raises(Misfit) as caught:
-        from_plain(Wish, {**WISH, **change}, strict=True)
+    with pytest.raises(DecodeError) as caught:
+        decode(Wish, {**WISH, **change}, strict=True)
     assert str(caught.value).startswith(problem)
 
 
 def test_what_users_write_has_defaults() -> None:
-    assert from_plain(Wish, WISH, strict=True) == Wish((1, 2), {"a" * 64: Size(1, None)})
-    assert to_plain(from_plain(Wish, {**WISH, "rate": 1}, strict=True)) == {
+    assert decode(Wish, WISH, strict=True) == Wish((1, 2), {"a" * 64: Size(1, None)})
+    assert encode(decode(Wish, {**WISH, "rate": 1}, strict=True)) == {
         **{"pair": [1, 2], "sizes": {"a" * 64: {"width": 1, "height": None}}, "kind": "tall", "rate": 1.0}
     }
     rate = read_given(Wish, {"rate": 1})["rate"]

@@ -22,7 +22,7 @@ def age(path: Path, seconds: float) -> None:
 
 
 def kill_while_writing(path: Path) -> Path:
-    """Returns the file that a process left when it was killed before it could rename it."""
+    """Return the file that a process left when it was killed before it could rename it."""
     code = (
         "import os, signal, sys, pathlib\n"
         "from anole import files\n"

@@ -48,7 +48,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def without_nulls(value: Any) -> Any:
-    """Returns a plain value without fields that are null, which 0.1.0 left out in some places."""
+    """Return a plain value without fields that are null, which 0.1.0 left out in some places."""
     if isinstance(value, dict):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list) else value
@@ -108,7 +108,7 @@ def test_nothing_is_tuned_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def settings_of_then(settings: TunerSettings) -> dict[str, Any]:
-    """Returns the settings that the runs of a preset had then; parts of DCOC have changed since."""
+    """Return the settings that the runs of a preset had then; parts of DCOC have changed since."""
     runs = [read_shard(path).run for path in sorted((OLD / layout.SHARDS).glob("*/*.jsonl"))]
     return next(dict(run.settings) for run in runs if run.preset == settings.preset)
 
@@ -157,7 +157,7 @@ ADDED_TABLES = ("size_latency", "load_latency", "kernel_profile", "kernel_latenc
 
 
 def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Returns all rows of the tables of then, each by its columns; a build's description without the nulls of 0.1.0."""
+    """Return all rows of the tables of then, each by its columns; a build's description without the nulls of 0.1.0."""
     with sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True) as connection:
         names = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
         tables = {}

@@ -45,7 +45,7 @@ def test_the_catalog_is_told_what_it_asks() -> None:
 
 
 def copied(folder: Path) -> None:
-    """Copies into a folder what the recipe copies into the image."""
+    """Copy into a folder what the recipe copies into the image."""
     for words in re.findall(r"^COPY (.+)$", RECIPE, re.MULTILINE):
         *sources, to = words.split()
         for source in sources:
@@ -71,7 +71,7 @@ def test_the_container_is_built_from_all_that_the_package_is_built_from(tmp_path
 
 
 def builder() -> list[str] | None:
-    """Returns the command that builds an image, if there is one that works here."""
+    """Return the command that builds an image, if there is one that works here."""
     for name, check in (("docker", "info"), ("podman", "info"), ("buildah", "version")):
         if shutil.which(name) and subprocess.run([name, check], capture_output=True, check=False).returncode == 0:
             return [name, "build"]

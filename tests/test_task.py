@@ -86,7 +86,7 @@ def test_transposing_is_another_task() -> None:
         ({"kernel": [59, 3]}, "a 0x56 output of conv2d 64->64 k59x3 s1 56x56 is not possible"),
         ({"height": 2**30, "width": 2**30}, "floating-point operations; 1 to 2\\^63 - 1 are possible"),
         ({"dtype": 3}, "dtype is 3, not text"),
-        ({"colour": 3}, "colour is not known; allowed: batch, "),
+        ({"color": 3}, "color is not known; allowed: batch, "),
     ],
 )
 def test_an_impossible_workload_is_refused(change: dict[str, object], problem: str) -> None:

@@ -189,7 +189,7 @@ def residual_with_noise_in_head() -> nn.Module:
 
 
 def _with_noise(network: nn.Module, layer: str) -> nn.Module:
-    """Changes the weights of one layer by one percent."""
+    """Change the weights of one layer by one percent."""
     weight = network.get_submodule(layer).weight.data
     weight *= 1 + 0.01 * torch.randn(weight.shape)
     return network

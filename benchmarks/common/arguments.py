@@ -10,14 +10,14 @@ from typing import Any
 
 
 def described(document: str | None) -> ArgumentParser:
-    """Returns a parser that shows the description of its file as it is written."""
+    """Return a parser that shows the description of its file as it is written."""
     return ArgumentParser(description=document, formatter_class=RawDescriptionHelpFormatter)
 
 
 def of_builds(
     document: str | None, rounds: int, rivals: str | None = None, turn_s: float | None = None
 ) -> ArgumentParser:
-    """Returns the parser of a command that times builds in turns, with these defaults; without what is None."""
+    """Return the parser of a command that times builds in turns, with these defaults; without what is None."""
     parser = described(document)
     parser.add_argument("builds", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=rounds, help="turns of each engine")
@@ -29,12 +29,12 @@ def of_builds(
 
 
 def listed(kind: Callable[[str], Any] = str) -> Callable[[str], list[Any]]:
-    """Returns what reads a comma-separated list."""
+    """Return what reads a comma-separated list."""
     return lambda text: [kind(word) for word in text.split(",") if word]
 
 
 def chosen(names: str, allowed: Iterable[str]) -> list[str]:
-    """Returns the names in a comma-separated list; for an empty list, all allowed names.
+    """Return the names in a comma-separated list; for an empty list, all allowed names.
 
     Raises:
         SystemExit: a name is unknown.
@@ -47,5 +47,5 @@ def chosen(names: str, allowed: Iterable[str]) -> list[str]:
 
 
 def log_progress() -> None:
-    """Logs what is done, with the time of day."""
+    """Log what is done, with the time of day."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")

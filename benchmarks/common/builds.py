@@ -16,7 +16,7 @@ from anole.errors import AnoleError, BuildError
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import Started, start_engines
 from anole.evaluate.timing.turns import Pace, Times, take_turns
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.targets import get_target
 from anole.targets.base import Device, Place
 
@@ -27,7 +27,7 @@ Starts = Mapping[str, Callable[[], Engine]]
 def rows_of_builds(
     folders: Sequence[Path], rows_of: Callable[[Path], Iterable[Mapping[str, Any]]], done: str = "timed"
 ) -> Iterator[Mapping[str, Any]]:
-    """Yields the rows of each build; a build that cannot run here is named, with the reason, and left out."""
+    """Yield the rows of each build; a build that cannot run here is named, with the reason, and left out."""
     logging.basicConfig(level=logging.WARNING)
     for folder in folders:
         try:
@@ -37,7 +37,7 @@ def rows_of_builds(
 
 
 def device_of(build: Build) -> Device:
-    """Returns the target of a build that runs on hardware of this machine."""
+    """Return the target of a build that runs on hardware of this machine."""
     target = get_target(build.target_description)
     if target.place is Place.SIMULATOR:
         raise BuildError("a simulated network has no rivals")
@@ -48,7 +48,7 @@ def device_of(build: Build) -> Device:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables for processes that are started within the block."""
+    """Set environment variables for processes that are started within the block."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:
@@ -61,7 +61,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def time_in_turns(
     folder: Path, device: Device, starts_in: Callable[[Path], Starts], pace: Pace
 ) -> tuple[dict[str, Started], dict[str, list[Times]]]:
-    """Returns the reports of the engines of a build that start, and the times of their turns.
+    """Return the reports of the engines of a build that start, and the times of their turns.
 
     Args:
         folder: the build.
@@ -72,7 +72,7 @@ def time_in_turns(
     Raises:
         AnoleError: an engine exits before its last turn.
     """
-    with TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
+    with TemporaryDirectory() as scratch, device_access(device) as site, ExitStack() as running:
         with environment({**device.environment(), **site.environment()}):
             engines = start_engines(starts_in(Path(scratch)), running, folder)
         with site.timing():

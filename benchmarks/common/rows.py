@@ -30,7 +30,7 @@ def open_csv(path: Path, mode: str = "rt") -> TextIO:
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
-    """Prints lines as CSV, each as soon as it is known."""
+    """Print lines as CSV, each as soon as it is known."""
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
@@ -39,26 +39,26 @@ def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> 
 
 
 def rounded(row: Mapping[str, object]) -> dict[str, object]:
-    """Returns a row whose floats have four digits."""
+    """Return a row whose floats have four digits."""
     return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row.items()}
 
 
 def quartiles(name: str, values: Any, unit: str = "") -> dict[str, float]:
-    """Returns the median and the quartiles of values, as the columns ``name``, ``name_q1`` and ``name_q3``."""
+    """Return the median and the quartiles of values, as the columns ``name``, ``name_q1`` and ``name_q3``."""
     low, middle, high = map(float, np.quantile(values, (0.25, 0.5, 0.75)))
     return {f"{name}{unit}": middle, f"{name}_q1{unit}": low, f"{name}_q3{unit}": high}
 
 
 def head(*titles: str) -> tuple[str, str]:
-    """Returns the first two lines of a table."""
+    """Return the first two lines of a table."""
     return line(*titles), "|" + "---|" * len(titles)
 
 
 def line(*cells: object) -> str:
-    """Returns a line of a table."""
+    """Return a line of a table."""
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def times(ratio: float | None) -> str:
-    """Returns a speedup as people write it; empty if it is unknown."""
+    """Return a speedup as people write it; empty if it is unknown."""
     return "" if ratio is None else f"{ratio:.2f}x"

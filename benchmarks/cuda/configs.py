@@ -37,7 +37,7 @@ from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
-MOST_ERROR = 3e-5
+MAX_ERROR = 3e-5
 """Above this relative error, float32 does not explain a small layer's result; Winograd's 4x4 tiles come nearest."""
 
 
@@ -90,7 +90,7 @@ COLUMNS = ("template", "workload", "config", "error", "outcome", "seconds", "det
 
 
 def main() -> None:
-    """Prints a line for each config, and the counts."""
+    """Print a line for each config, and the counts."""
     parser = described(__doc__)
     parser.add_argument("--templates", default="", help="comma-separated; all by default")
     parser.add_argument("--configs", type=int, default=100, help="number of configs of each template")
@@ -110,7 +110,7 @@ def main() -> None:
 def execute(
     drawn: Iterator[tuple[str, Workload, Config]], until_s: float, counts: Counter[tuple[str, Outcome]]
 ) -> Iterator[dict[str, object]]:
-    """Yields the row of each config, and counts what became of them."""
+    """Yield the row of each config, and count what became of them."""
     with EmulatedGpu() as gpu:
         for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, drawn):
             began_s = time.perf_counter()
@@ -122,19 +122,19 @@ def execute(
 
 
 def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome, float, str]:
-    """Returns what became of a config, its relative error (NaN without a result), and the device's message."""
+    """Return what became of a config, its relative error (NaN without a result), and the device's message."""
     try:
         error = gpu.call(candidate_error, TARGET.description, workload, config)
     except EmulationError as fault:
         found = (outcome for outcome, words in _FAULTS.items() if re.search(words, str(fault)))
         return next(found, Outcome.FAILED), nan, str(fault)
-    return (Outcome.RIGHT if error < MOST_ERROR else Outcome.WRONG), error, ""
+    return (Outcome.RIGHT if error < MAX_ERROR else Outcome.WRONG), error, ""
 
 
 def draw(
     kinds: Sequence[str], configs: int, seed: int, *, large: bool = False
 ) -> Iterator[tuple[str, Workload, Config]]:
-    """Yields templates in turns, each with a workload and a random valid config of it."""
+    """Yield templates in turns, each with a workload and a random valid config of it."""
     for turn, kind in itertools.product(range(configs), kinds):
         rng = np.random.default_rng([seed, turn, *kind.encode()])
         small = FIXED[kind] if turn % 2 == 0 else random_workload(kind, rng)
@@ -146,7 +146,7 @@ def draw(
 
 
 def random_workload(kind: str, rng: np.random.Generator) -> Workload:
-    """Returns a small layer of a template, with odd sizes, strides, paddings and dilations."""
+    """Return a small layer of a template, with odd sizes, strides, paddings and dilations."""
 
     def number(least: int, most: int) -> int:
         return int(rng.integers(least, most + 1))

@@ -1,4 +1,4 @@
-"""Compares the modelled speed of CUDA kernels with speeds that others measured on GPUs, as CSV; needs no GPU.
+"""Compares the modeled speed of CUDA kernels with speeds that others measured on GPUs, as CSV; needs no GPU.
 
     python -m benchmarks.cuda.model tophub docs/results/data/tophub_v100.csv > docs/results/data/gpu_model_tophub.csv
     python -m benchmarks.cuda.model logs LOG:GPU... > docs/results/data/gpu_model_logs.csv
@@ -52,7 +52,7 @@ DRAWN, FEW = 2000, 5
 
 
 def main() -> None:
-    """Prints a line for each layer."""
+    """Print a line for each layer."""
     parser = described(__doc__)
     parser.add_argument("what", choices=("tophub", "logs"))
     parser.add_argument("sources", nargs="+", help="a CSV file of best configs; or logs, each with its GPU")
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def of_best(source: str) -> Iterable[dict[str, object]]:
-    """Yields, for each layer, where its best known config lies in the model's ranking of random valid ones."""
+    """Yield, for each layer, where its best known config lies in the model's ranking of random valid ones."""
     gpu = GPUS["V100"]
     for row in read_rows(Path(source)):
         workload = Conv2d(
@@ -80,7 +80,7 @@ def of_best(source: str) -> Iterable[dict[str, object]]:
         if winograd_us:
             found["direct_over_winograd"] = f"{float(row['direct_us']) / float(winograd_us):.2f}"
             spaces = (winograd_space(LIMITS, gpu, workload), space)
-            winograd, direct = (each.merit_of(each.best_drawn) for each in spaces)
+            winograd, direct = (each.merit_of(each.best_sampled) for each in spaces)
             found["model_direct_over_winograd"] = f"{winograd / direct:.2f}"
         yield {
             "layer": workload.label,
@@ -93,7 +93,7 @@ def of_best(source: str) -> Iterable[dict[str, object]]:
 
 
 def of_logs(source: str) -> Iterable[dict[str, object]]:
-    """Yields how the model ranks the configs of each layer of a log, first all that ran, then the valid ones."""
+    """Yield how the model ranks the configs of each layer of a log, first all that ran, then the valid ones."""
     path, _, name = source.rpartition(":")
     for workload, records in read_log(Path(path)).items():
         columns = columns_of(workload, [config for config, _ in records])
@@ -113,7 +113,7 @@ def of_logs(source: str) -> Iterable[dict[str, object]]:
 
 
 def ranking(name: str, expected: NDArray[Any], measured_s: NDArray[np.float64]) -> dict[str, object]:
-    """Returns rank correlations, and the best of the few configs that are expected to be best over the best of all."""
+    """Return rank correlations, and the best of the few configs that are expected to be best over the best of all."""
     few = measured_s[np.argsort(expected, kind="stable")[:FEW]].min() / measured_s.min()
     return {
         f"{name}_spearman": f"{spearmanr(expected, measured_s).statistic:.2f}",
@@ -123,14 +123,14 @@ def ranking(name: str, expected: NDArray[Any], measured_s: NDArray[np.float64]) 
 
 
 def random_best(measured_s: NDArray[np.float64]) -> float:
-    """Returns the same for as many random configs: the median of many draws."""
+    """Return the same for as many random configs: the median of many draws."""
     rng = np.random.default_rng(0)
     drawn = [rng.choice(measured_s, FEW, replace=False).min() for _ in range(DRAWN)]
     return float(np.median(drawn) / measured_s.min())
 
 
 def read_log(path: Path) -> dict[Conv2d, list[tuple[dict[str, list[int]], float]]]:
-    """Returns the configs that ran and their latencies in seconds, by layer, from a log of AutoTVM's tutorial template.
+    """Return the configs that ran and their latencies in seconds, by layer, from a log of AutoTVM's tutorial template.
 
     The template splits its reduction into three: the middle and the inner part are what it stages at once.
     """
@@ -149,7 +149,7 @@ def read_log(path: Path) -> dict[Conv2d, list[tuple[dict[str, list[int]], float]
 
 
 def columns_of(w: Conv2d, configs: Sequence[Mapping[str, Sequence[int]]]) -> Columns:
-    """Returns the columns of configs, whose splits lack their outermost part."""
+    """Return the columns of configs, whose splits lack their outermost part."""
     extents = {"tile_f": w.out_channels, "tile_y": w.out_height, "tile_x": w.out_width}
     extents |= {"tile_rc": w.in_channels, "tile_ry": w.kernel[0], "tile_rx": w.kernel[1]}
     columns = {
@@ -160,7 +160,7 @@ def columns_of(w: Conv2d, configs: Sequence[Mapping[str, Sequence[int]]]) -> Col
 
 
 def nchw_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
-    """Returns what AutoTVM's kernels do: NCHW data and OIHW weights, copied value by value; columns are innermost."""
+    """Return what AutoTVM's kernels do: NCHW data and OIHW weights, copied value by value; columns are innermost."""
     f, y, x = (columns[name] for name in SPATIAL)
     rc, ry, rx = (columns[name] for name in REDUCTION)
     steps, channels = rc[:, 1] * ry[:, 1] * rx[:, 1], rc[:, 1]
@@ -190,7 +190,7 @@ def nchw_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
 
 
 def rules(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """Returns how promising configs are by rules of thumb, shape (n,): which numbers of this and that work usually."""
+    """Return how promising configs are by rules of thumb, shape (n,): which numbers of this and that work usually."""
     f, y, x = (columns[name] for name in SPATIAL)
     usage, outputs = conv2d_usage(w, columns), x[:, 1:].prod(axis=1)
     others = f[:, 1:].prod(axis=1) * y[:, 1:].prod(axis=1)

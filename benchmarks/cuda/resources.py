@@ -53,7 +53,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Prints a line for each candidate and architecture."""
+    """Print a line for each candidate and architecture."""
     parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=8, help="number of configs of each template and architecture")
     parser.add_argument("--architectures", type=listed(), default=ARCHITECTURES, help="comma-separated")
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def compare_all(architectures: Sequence[str], n_configs: int) -> Iterator[dict[str, object]]:
-    """Yields the rows of all templates on all architectures."""
+    """Yield the rows of all templates on all architectures."""
     for number, arch in enumerate(architectures):
         target = CudaTarget(describe_cuda(arch))
         for template in WORKLOADS:
@@ -71,7 +71,7 @@ def compare_all(architectures: Sequence[str], n_configs: int) -> Iterator[dict[s
 
 
 def draw(target: CudaTarget, template: str, n: int, seed: int) -> list[Config]:
-    """Returns random valid configs of a template; those of one algorithm, where there are two."""
+    """Return random valid configs of a template; those of one algorithm, where there are two."""
     space = target.space(WORKLOADS[template])
     if template in space.algorithms:
         space = space.restricted({ALGORITHM: [template]})
@@ -79,7 +79,7 @@ def draw(target: CudaTarget, template: str, n: int, seed: int) -> list[Config]:
 
 
 def compare(target: CudaTarget, template: str, config: Config) -> dict[str, object]:
-    """Returns what the assembler and the model say about one candidate."""
+    """Return what the assembler and the model say about one candidate."""
     workload, arch = WORKLOADS[template], target.description["arch"]
     made = target.template(workload)
     text = source(made.schedule(define(made, workload, config), workload, config), target.description)
@@ -101,7 +101,7 @@ def compare(target: CudaTarget, template: str, config: Config) -> dict[str, obje
 
 
 def kernels_of(gpu: Multiprocessor, template: str, workload: Workload, columns: Columns) -> Sequence[Kernel]:
-    """Returns what the kernels of configs do, by the model."""
+    """Return what the kernels of configs do, by the model."""
     if template == "winograd":
         return winograd_kernels(gpu, workload, columns)
     if template == "gemv":
@@ -110,7 +110,7 @@ def kernels_of(gpu: Multiprocessor, template: str, workload: Workload, columns: 
 
 
 def occupancy(gpu: Multiprocessor, kernel: Kernel) -> float:
-    """Returns the share of a multiprocessor's warps that one kernel makes resident, by the model."""
+    """Return the share of a multiprocessor's warps that one kernel makes resident, by the model."""
     blocks = gpu.resident_blocks(kernel.threads, kernel.registers, kernel.shared_bytes)
     return float(blocks[0] * -(-kernel.threads[0] // gpu.warp) / gpu.warps)
 

@@ -111,7 +111,7 @@ SELF_TEST = Plan(
 
 
 def main() -> None:
-    """Runs the benchmarks for the given number of minutes."""
+    """Run the benchmarks for the given number of minutes."""
     parser = described(__doc__)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="target of this machine")
     parser.add_argument("--folder", type=Path, required=True, help="folder of all results")
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def describe_machine(folder: Path, plan: Plan) -> None:
-    """Writes the description of the machine, with its peak speed."""
+    """Write the description of the machine, with its peak speed."""
     facts = {"host": host_facts(), "versions": software_versions(), "gpus": _gpus()}
     (folder / "machine.json").write_text(document_text(facts))
     if plan.has_doctor:
@@ -141,7 +141,7 @@ def describe_machine(folder: Path, plan: Plan) -> None:
 
 
 def check_launches(folder: Path, target: str, plan: Plan) -> None:
-    """Writes whether valid configs run, unless the file exists.
+    """Write whether valid configs run, unless the file exists.
 
     A valid config that does not fit the device, does not build or gives wrong results shows a limit that the
     constraints lack. `rejected_share` is the share of the layer's space that they reject, from a random sample.
@@ -156,7 +156,7 @@ def check_launches(folder: Path, target: str, plan: Plan) -> None:
 
 
 def launches(kind: str, plan: Plan) -> Iterator[tuple[object, ...]]:
-    """Yields a row for each layer, and one for all of them: random configs are built and run."""
+    """Yield a row for each layer, and one for all of them: random configs are built and run."""
     total = Counter[Status]()
     for layer in plan.launched:
         task = Place(kind).task_of(layer)
@@ -174,19 +174,19 @@ def launches(kind: str, plan: Plan) -> Iterator[tuple[object, ...]]:
 
 
 def _shares(counts: Counter[Status]) -> Sequence[object]:
-    """Returns the number of configs, the share that ran correctly, and the count of each status."""
+    """Return the number of configs, the share that ran correctly, and the count of each status."""
     return counts.total(), f"{counts[Status.OK] / counts.total():.4f}", *(counts[status] for status in Status)
 
 
 def compare_searches(folder: Path, target: str, plan: Plan, minutes: float) -> None:
-    """Runs the search methods on the compared layers for some minutes."""
+    """Run the search methods on the compared layers for some minutes."""
     where = ["--target", target, "--file", str(folder / "layers.csv"), "--minutes", f"{minutes:.2f}"]
     compared = ["--layers", plan.layers, "--variants", plan.variants, "--trials", str(plan.trials)]
     subprocess.run([*_benchmark("search.layers"), *where, *compared], check=True, cwd=HOME)
 
 
 def compare_networks(folder: Path, target: str, plan: Plan, levels: Sequence[int], ends_s: float) -> None:
-    """Tunes the networks to the next levels while there is time, and writes how they compare with other engines.
+    """Tune the networks to the next levels while there is time, and writes how they compare with other engines.
 
     Nothing is compared anew that has not been tuned further.
     """
@@ -216,7 +216,7 @@ class Network:
         return Path(build).resolve()
 
     def pipeline(self, trials: int) -> Pipeline:
-        """Returns a pipeline with a single build."""
+        """Return a pipeline with a single build."""
         inputs = {"x": [1, 3, self.size, self.size]}
         plain: Mapping[str, Any] = {
             "models": {self.name: {"source": f"torchvision:{self.name}", "inputs": inputs}},
@@ -230,7 +230,7 @@ class Network:
 
 
 def _tune(network: Network, trials: int, ends_s: float) -> bool:
-    """Tunes a network and builds it, unless it has as many trials or the time is up; returns whether it did."""
+    """Tune a network and build it, unless it has as many trials or the time is up; returns whether it did."""
     known = read_build(network.build).trials if (network.build / FILE).exists() else -1
     if known >= trials or time.monotonic() > ends_s:
         return False
@@ -252,13 +252,13 @@ def _benchmark(name: str) -> list[str]:
 
 
 def _write(path: Path, command: Sequence[str]) -> None:
-    """Writes a command's output to a file, completely or not at all."""
+    """Write a command's output to a file, completely or not at all."""
     path.with_suffix(".part").write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=HOME).stdout)
     os.replace(path.with_suffix(".part"), path)
 
 
 def _absence(target: str) -> str | None:
-    """Returns the reason why a target of this machine cannot be measured on, or None if it can."""
+    """Return the reason why a target of this machine cannot be measured on, or None if it can."""
     try:
         return get_target(describe_target(TargetSpec(target, target))).absence()
     except AnoleError as error:
@@ -266,7 +266,7 @@ def _absence(target: str) -> str | None:
 
 
 def _gpus() -> list[str]:
-    """Returns the GPUs with their drivers, clocks and memory."""
+    """Return the GPUs with their drivers, clocks and memory."""
     query = "--query-gpu=name,driver_version,clocks.max.sm,memory.total"
     try:
         command = ["nvidia-smi", query, "--format=csv,noheader"]

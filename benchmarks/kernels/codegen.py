@@ -48,7 +48,7 @@ ROUNDS = 5
 
 
 def main() -> None:
-    """Prints a line for each layer and each way to compile it."""
+    """Print a line for each layer and each way to compile it."""
     parser = described(__doc__)
     parser.add_argument("--threads", type=int, default=1, help="number of threads that run a kernel")
     parser.add_argument("--turns", type=int, default=100, help="number of times that each kernel is timed in a round")
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def ways(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
-    """Yields a name for people, the target whose config is compiled, and TVM's settings; first what Anole does."""
+    """Yield a name for people, the target whose config is compiled, and TVM's settings; first what Anole does."""
     here, description = target.description["mcpu"], target.description
     known = llvm_target(description)
     own = {"kind": "llvm", "mattr": list(known.attrs.get("mattr", ())), "mcpu": here}
@@ -80,7 +80,7 @@ def ways(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
 
 
 def compare(target: CpuTarget, workload: Workload, n_turns: int) -> Iterator[dict[str, object]]:
-    """Yields the rows of a layer."""
+    """Yield the rows of a layer."""
     with tempfile.TemporaryDirectory() as folder:
         kernels, codes, runner = {}, {}, CpuRunner(target.template(workload), workload)
         for name, planner, settings in ways(target):
@@ -105,7 +105,7 @@ def compare(target: CpuTarget, workload: Workload, n_turns: int) -> Iterator[dic
 
 
 def one_round(kernels: Mapping[str, Callable[[int], float]], n_turns: int) -> dict[str, float]:
-    """Returns the seconds of each kernel's run."""
+    """Return the seconds of each kernel's run."""
     names, runs = list(kernels), {name: [] for name in kernels}
     with WaitMeter() as meter:
         for _ in range(n_turns):
@@ -117,7 +117,7 @@ def one_round(kernels: Mapping[str, Callable[[int], float]], n_turns: int) -> di
 def compile_to(
     artifact: Path, target: CpuTarget, workload: Workload, config: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> list[str]:
-    """Writes a candidate as a shared library and returns its instructions."""
+    """Write a candidate as a shared library and returns its instructions."""
     template = target.template(workload)
     module = tvm.IRModule({"main": template.schedule(define(template, workload, config), workload, config)})
     with candidate_context():

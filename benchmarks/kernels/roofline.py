@@ -35,7 +35,7 @@ COLUMNS = (
     *("peak_gflops", "copy_gb_per_s"),
 )
 DIRECT, WINOGRAD, DEPTHWISE, GROUPED = "direct convolution", "Winograd", "depthwise", "grouped"
-# Okabe and Ito's colours, which colour-blind people can distinguish.
+# Okabe and Ito's colors, which color-blind people can distinguish.
 KINDS = {
     DIRECT: "#0072b2",
     WINOGRAD: "#d55e00",
@@ -44,7 +44,7 @@ KINDS = {
     "dense": "#e69f00",
     "batch_matmul": "#cc79a7",
 }
-"""The kinds of kernels that contain an anchor operator, and their colours; pictures show only these."""
+"""The kinds of kernels that contain an anchor operator, and their colors; pictures show only these."""
 OTHER = "other"
 """The kind of all other kernels, which have no operation count."""
 
@@ -58,7 +58,7 @@ Dots = dict[tuple[str, float], tuple[list[float], list[float]]]
 
 
 def main() -> None:
-    """Prints a line for each kernel, or draws such lines."""
+    """Print a line for each kernel, or draw such lines."""
     parser = described(__doc__)
     parts = parser.add_subparsers(required=True, dest="part")
     kernels = parts.add_parser("kernels")
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def kernel_rows(folder: Path, seconds: float) -> Iterator[Row]:
-    """Yields a row for each kernel of a build."""
+    """Yield a row for each kernel of a build."""
     build = read_build(folder)
     command = [sys.executable, "-m", "anole", "profile", str(folder), "--json", "--seconds", str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -92,7 +92,7 @@ def kernel_rows(folder: Path, seconds: float) -> Iterator[Row]:
 
 
 def _kernel_row(row: Row, task: BuiltTask | None) -> Row:
-    """Returns the columns of a kernel, for all of its calls together, from its row of a profile and from its task."""
+    """Return the columns of a kernel, for all of its calls together, from its row of a profile and from its task."""
     flop, size_bytes, seconds = row["flop"], row["size_bytes"], row["seconds"]
     label, algorithm = (task.label, (task.config or {}).get("algorithm", "")) if task else ("", "")
     return {
@@ -105,7 +105,7 @@ def _kernel_row(row: Row, task: BuiltTask | None) -> Row:
 
 
 def kind_of(label: str, algorithm: str) -> str:
-    """Returns the kind of a kernel, from the label of its task, such as ``conv2d 32->32 k3x3 s1 g32 56x56``, if any."""
+    """Return the kind of a kernel, from the label of its task, such as ``conv2d 32->32 k3x3 s1 g32 56x56``, if any."""
     operator, *words = label.split() or [OTHER]
     if operator != "conv2d":
         return operator
@@ -116,7 +116,7 @@ def kind_of(label: str, algorithm: str) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draws a panel for each batch size: operations per second against operations per byte, below the roofs.
+    """Draw a panel for each batch size: operations per second against operations per byte, below the roofs.
 
     Raises:
         SystemExit: no row has a kind that `KINDS` lists.
@@ -142,7 +142,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def _draw_panel(axes: Any, batch: int, rows: Sequence[Row]) -> None:
-    """Draws the kernels of all networks of one batch size; small dots above large ones."""
+    """Draw the kernels of all networks of one batch size; small dots above large ones."""
     roofs = sorted({(float(row["peak_gflops"]), float(row["copy_gb_per_s"])) for row in rows})
     # A little beyond the dots on either side, and beyond every ridge, so that both roofs are visible.
     reach = [float(row["flop_per_byte"]) for row in rows] + [peak / bandwidth for peak, bandwidth in roofs]
@@ -164,7 +164,7 @@ def _draw_panel(axes: Any, batch: int, rows: Sequence[Row]) -> None:
 
 
 def _dots(rows: Sequence[Row]) -> Dots:
-    """Returns the positions of the dots of each kind and size."""
+    """Return the positions of the dots of each kind and size."""
     found: Dots = {}
     for row in rows:
         x, y = found.setdefault((row["kind"], dot_size(float(row["share"]))), ([], []))
@@ -174,7 +174,7 @@ def _dots(rows: Sequence[Row]) -> Dots:
 
 
 def dot_size(share: float) -> float:
-    """Returns the diameter, in points, of a dot whose area is proportional to a share of the network's time.
+    """Return the diameter, in points, of a dot whose area is proportional to a share of the network's time.
 
     Areas are rounded to half powers of two, so that a file has few sizes; all shares up to 0.1 % look alike.
     """
@@ -183,14 +183,14 @@ def dot_size(share: float) -> float:
 
 
 def _legend() -> list[Any]:
-    """Returns the legend's entries for colours, sizes and lines, in columns of three or six."""
+    """Return the legend's entries for colors, sizes and lines, in columns of three or six."""
     from matplotlib.lines import Line2D
 
-    def dot(colour: str, size: float, label: str) -> Line2D:
-        return Line2D([], [], marker="o", linestyle="", color=colour, markersize=size, markeredgewidth=0, label=label)
+    def dot(color: str, size: float, label: str) -> Line2D:
+        return Line2D([], [], marker="o", linestyle="", color=color, markersize=size, markeredgewidth=0, label=label)
 
     return [
-        *(dot(colour, 7, kind) for kind, colour in KINDS.items()),
+        *(dot(color, 7, kind) for kind, color in KINDS.items()),
         *(dot("#999999", dot_size(share), f"{share:.0%} of a network's time") for share in LEGEND_SHARES),
         Line2D([], [], color="black", linewidth=1.4, label="roof, the median of all runs"),
         Line2D([], [], color="#bbbbbb", linewidth=0.6, label="roof of each run"),

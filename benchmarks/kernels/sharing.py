@@ -43,7 +43,7 @@ COLD_BYTES = {"warm": 0, "cold": 48 << 20}
 
 
 def main() -> None:
-    """Prints a line for each layer, with cold and with warm weights."""
+    """Print a line for each layer, with cold and with warm weights."""
     parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=8, help="number of configs of each kind")
     n_configs = parser.parse_args().configs
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def rows_of(target: CpuTarget, workload: Workload, n_configs: int) -> Iterator[dict[str, object]]:
-    """Yields the rows of a layer."""
+    """Yield the rows of a layer."""
     for weights in COLD_BYTES if workload.constant_weight else ("warm",):
         one_us, all_us = (f"{us:.2f}" for us in measure_layer(target, workload, COLD_BYTES[weights], n_configs))
         figures = {"one_thread_us": one_us, "all_threads_us": all_us}
@@ -61,7 +61,7 @@ def rows_of(target: CpuTarget, workload: Workload, n_configs: int) -> Iterator[d
 
 
 def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_configs: int) -> Iterator[float]:
-    """Yields the microseconds of the fastest config with one piece, and with one piece for each thread."""
+    """Yield the microseconds of the fastest config with one piece, and with one piece for each thread."""
     from anole.targets.cpu.device.runner import CpuRunner
 
     space, runner = space_of(target, workload), CpuRunner(target.template(workload), workload, cold_bytes)
@@ -84,7 +84,7 @@ def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_conf
 
 
 def space_of(target: CpuTarget, workload: Workload) -> Space:
-    """Returns a layer's space in which one thread may do all the work, whatever the layer's size."""
+    """Return a layer's space in which one thread may do all the work, whatever the layer's size."""
     if isinstance(workload, Dense):
         return dense_space(target.unit, 1, workload)
     if isinstance(workload, BatchMatmul):
@@ -93,7 +93,7 @@ def space_of(target: CpuTarget, workload: Workload) -> Space:
 
 
 def pieces(config: Config) -> int:
-    """Returns the number of pieces that threads share: the product of the outermost parts of all three-way splits."""
+    """Return the number of pieces that threads share: the product of the outermost parts of all three-way splits."""
     return prod(value[0] for value in config.values() if isinstance(value, list | tuple) and len(value) == 3)
 
 

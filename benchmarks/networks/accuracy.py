@@ -5,7 +5,7 @@
 The networks are in packages that `make zoo` installs. Each is computed in float32, bf16 and int8, beside its file in
 ONNX Runtime in float32: the share of equal answers, the signal-to-noise ratio of the worst output over all inputs, and
 the least cosine of any output for any input. Where the processor has no bf16, ONNX Runtime computes the file with
-the operands of all products rounded to bf16. int8 is what `anole quantise` makes, calibrated on other inputs.
+the operands of all products rounded to bf16. int8 is what `anole quantize` makes, calibrated on other inputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.low_precision import narrow_engine
 from anole.extract.tasks import extract_tasks
-from anole.quantize.stage import quantise_model
+from anole.quantize.stage import quantize_model
 from anole.targets import get_target
 from anole.targets.cpu.device.precision import BF16, FLOAT32, INT8, lacks
 from anole.targets.cpu.settings import describe_cpu
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Prints a line for each network and precision."""
+    """Print a line for each network and precision."""
     parser = described(__doc__)
     parser.add_argument("--networks", default="", help="comma-separated; all by default")
     parser.add_argument("--precisions", default=",".join(_PRECISIONS), help="comma-separated")
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _rows(name: str, precisions: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yields a line for each precision; one that fails names the reason."""
+    """Yield a line for each precision; one that fails names the reason."""
     case, description = CASES[name], describe_cpu(threads=_THREADS)
     place = {"network": name, "processor": "{model} ({mcpu})".format(**description)}
     with TemporaryDirectory() as scratch:
@@ -89,7 +89,7 @@ def _reference(case: Case, model: ModelSpec, samples: Sequence[Arrays]) -> list[
 def _computed(
     case: Case, model: ModelSpec, precision: str, samples: Sequence[Arrays], scratch: Path
 ) -> tuple[dict[str, Any], list[Arrays]]:
-    """Returns what computes a precision, and the outputs."""
+    """Return what computes a precision, and the outputs."""
     described_cpu = describe_cpu(threads=_THREADS)
     if precision == BF16 and lacks(BF16, described_cpu["features"]):
         with narrow_engine(model, {**described_cpu, "precision": BF16}, samples[0], _THREADS) as engine:
@@ -98,7 +98,7 @@ def _computed(
     if precision == INT8 and case.own:
         model, facts["calibrated_on"] = case.own(), "the file's own"
     elif precision == INT8:
-        model, made = _quantised(case, model, scratch)
+        model, made = _quantized(case, model, scratch)
         facts |= made
     elif precision == BF16:
         described_cpu = describe_cpu(threads=_THREADS, precision=BF16)
@@ -108,15 +108,15 @@ def _computed(
     return facts, outputs_of(build_engine(folder, samples[0], "cpu", _THREADS), samples, case)[0]
 
 
-def _quantised(case: Case, model: ModelSpec, scratch: Path) -> tuple[ModelSpec, dict[str, Any]]:
-    """Returns a model in 8 bits, and how it was made."""
+def _quantized(case: Case, model: ModelSpec, scratch: Path) -> tuple[ModelSpec, dict[str, Any]]:
+    """Return a model in 8 bits, and how it was made."""
     given = case.draw(0, case.counts[0])
     with reference_engines(model, given[0], _THREADS) as engines:
         given = outputs_of(engines[-1], given, case)[1]
     calibration, file = scratch / "calibration.npz", scratch / f"{model.name}_int8.onnx"
     arrays = zip(*given, strict=True)
     np.savez(calibration, **{name: np.stack(each) for name, each in zip(model.inputs, arrays, strict=True)})
-    made = quantise_model(replace(model, calibration=str(calibration)), file)
+    made = quantize_model(replace(model, calibration=str(calibration)), file)
     facts: dict[str, Any] = {"calibrated_on": len(given)}
     if made is not None:
         facts |= {"float_layers": len(made.floats), "method": made.method}
@@ -125,7 +125,7 @@ def _quantised(case: Case, model: ModelSpec, scratch: Path) -> tuple[ModelSpec, 
 
 
 def outputs_of(engine: Engine, samples: Sequence[Arrays], case: Case) -> tuple[list[Arrays], list[Arrays]]:
-    """Returns the outputs for each sample, and the inputs with what is carried from the outputs of the one before."""
+    """Return the outputs for each sample, and the inputs with what is carried from the outputs of the one before."""
     assert engine.give is not None
     outputs: list[Arrays] = []
     given: list[Arrays] = []
@@ -139,7 +139,7 @@ def outputs_of(engine: Engine, samples: Sequence[Arrays], case: Case) -> tuple[l
 
 
 def loss(expected: Sequence[Arrays], found: Sequence[Arrays]) -> dict[str, float]:
-    """Returns the signal-to-noise ratio in decibel of the worst output, and the least cosine of any."""
+    """Return the signal-to-noise ratio in decibel of the worst output, and the least cosine of any."""
     ratios, cosines = [], []
     for ours, theirs in zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True):
         pairs = [
@@ -158,7 +158,7 @@ def _cosine(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a table of Markdown: what each network and precision answers, and what was left in float32."""
+    """Yield a table of Markdown: what each network and precision answers, and what was left in float32."""
     yield from head("network", "precision", "inputs", "same answers", "dB", "least cosine", "layers in float32")
     for row in rows:
         if row["reason"]:

@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Prints a line for each network and engine."""
+    """Print a line for each network and engine."""
     parser = of_builds(__doc__, rounds=30, rivals=",".join(PACKAGES))
     parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
     given = parser.parse_args()
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> Iterator[dict[str, Any]]:
-    """Yields a row for a build and for each rival that starts."""
+    """Yield a row for a build and for each rival that starts."""
     build = read_build(folder)
     device = device_of(build)
 
@@ -74,7 +74,7 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
 
 
 def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
-    """Returns the effort of some tuning runs; empty if the database lacks one of them. A key of None is no run."""
+    """Return the effort of some tuning runs; empty if the database lacks one of them. A key of None is no run."""
     runs = sorted({key for key in run_keys if key is not None})
     if not runs or not database.exists():
         return {}

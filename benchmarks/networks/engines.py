@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.engine_factories import onnx_file, start_reference
 from anole.evaluate.engines import (
     Engine,
     build_engine,
@@ -20,7 +21,6 @@ from anole.evaluate.engines import (
     torch_engine,
     torch_network,
 )
-from anole.evaluate.engine_factories import onnx_file, start_reference
 from anole.targets import get_target
 from anole.targets.base import Device
 
@@ -37,12 +37,12 @@ PACKAGES = {
 
 
 def version_of(engine: str) -> str:
-    """Returns the version of an engine's package; empty if it is used without being installed."""
+    """Return the version of an engine's package; empty if it is used without being installed."""
     return next((found.version for found in metadata.distributions(name=PACKAGES.get(engine, OWN))), "")
 
 
 def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = None) -> Engine:
-    """Returns the compiled build itself (`OWN`), or one of its rivals on the same inputs.
+    """Return the compiled build itself (`OWN`), or one of its rivals on the same inputs.
 
     Rivals share files in the folder `scratch`. ONNX Runtime and OpenVINO have the threads of the build, or as given.
     """
@@ -77,7 +77,7 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
 
 
 def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) -> None:
-    """Compiles a network with default configs, without the warning that nothing is tuned."""
+    """Compile a network with default configs, without the warning that nothing is tuned."""
     from anole.compile.build import BuildSettings, compile_build
     from anole.evaluate.winograd_error import rounds_too_much
 
@@ -88,7 +88,7 @@ def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) ->
 
 
 def openvino_engine(path: Path, inputs: list[NDArray[Any]], threads: int, precision: dict[str, str]) -> Engine:
-    """Returns OpenVINO's engine of a file, with options that name its precision."""
+    """Return OpenVINO's engine of a file, with options that name its precision."""
     import onnx
     import openvino
 

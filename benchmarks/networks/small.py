@@ -24,20 +24,20 @@ class Recurrent(nn.Module):
         self.cells = kind(hidden, hidden, num_layers=n_layers, bidirectional=both, batch_first=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns the states, of shape (batch, steps, hidden units of all directions)."""
+        """Return the states, of shape (batch, steps, hidden units of all directions)."""
         found: torch.Tensor = self.cells(x)[0]
         return found
 
 
 def perceptron() -> nn.Module:
-    """Returns 784 inputs, two hidden layers of 512, and ten classes."""
+    """Return 784 inputs, two hidden layers of 512, and ten classes."""
     return nn.Sequential(
         nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10), nn.Softmax(-1)
     )
 
 
 def lenet() -> nn.Module:
-    """Returns LeNet-5, with rectifiers and maxima, for images of 28 x 28 pixels."""
+    """Return LeNet-5, with rectifiers and maxima, for images of 28 x 28 pixels."""
     return nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
@@ -46,7 +46,7 @@ def lenet() -> nn.Module:
 
 
 def networks() -> dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]:
-    """Returns the maker and the input's shape of each network, by its name."""
+    """Return the maker and the input's shape of each network, by its name."""
     found: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         "perceptron": (perceptron, (1, 784)),
         "lenet": (lenet, (1, 1, 28, 28)),

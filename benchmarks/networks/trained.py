@@ -44,7 +44,7 @@ class Case:
 
 
 def of_zoo(name: str, outputs: tuple[str, ...] = ()) -> Callable[[Path], ModelSpec]:
-    """Returns what returns the entry of a network of the zoo, or of values within it."""
+    """Return what returns the entry of a network of the zoo, or of values within it."""
 
     def source(_: Path | None = None) -> ModelSpec:
         from benchmarks.zoo.networks import zoo
@@ -56,7 +56,7 @@ def of_zoo(name: str, outputs: tuple[str, ...] = ()) -> Callable[[Path], ModelSp
 
 
 def sentence_encoder(folder: Path, batch: int = 1, axes: Mapping[int, str] | None = None) -> ModelSpec:
-    """Writes all-MiniLM-L6-v2, whose output is the mean of its tokens with a norm of 1, as an ONNX file.
+    """Write all-MiniLM-L6-v2, whose output is the mean of its tokens with a norm of 1, as an ONNX file.
 
     Axes of its inputs that have a name are dynamic.
     """
@@ -72,7 +72,7 @@ def sentence_encoder(folder: Path, batch: int = 1, axes: Mapping[int, str] | Non
             self.network = network
 
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-            """Returns a vector for each sentence."""
+            """Return a vector for each sentence."""
             each = self.network(input_ids, attention_mask).last_hidden_state
             used = attention_mask.unsqueeze(-1).to(each.dtype)
             return torch.nn.functional.normalize((each * used).sum(1) / used.sum(1))
@@ -87,7 +87,7 @@ def sentence_encoder(folder: Path, batch: int = 1, axes: Mapping[int, str] | Non
 
 
 def in_float(source: Callable[..., ModelSpec], folder: Path) -> ModelSpec:
-    """Writes a file of 8 bits whose values, though not its weights, are float32 again."""
+    """Write a file of 8 bits whose values, though not its weights, are float32 again."""
     import onnx
 
     model = source()
@@ -106,14 +106,14 @@ def in_float(source: Callable[..., ModelSpec], folder: Path) -> ModelSpec:
 
 
 def same(answer: Callable[[Arrays], Hashable]) -> Agree:
-    """Returns the share of equal answers."""
+    """Return the share of equal answers."""
     return lambda expected, found: float(
         np.mean([answer(one) == answer(other) for one, other in zip(expected, found, strict=True)])
     )
 
 
 def overlap(mask: Callable[[Arrays], NDArray[np.bool_]]) -> Agree:
-    """Returns the mean intersection over union of masks, which is 1 where both are empty."""
+    """Return the mean intersection over union of masks, which is 1 where both are empty."""
 
     def agree(expected: Sequence[Arrays], found: Sequence[Arrays]) -> float:
         pairs = [(mask(one), mask(other)) for one, other in zip(expected, found, strict=True)]
@@ -125,7 +125,7 @@ def overlap(mask: Callable[[Arrays], NDArray[np.bool_]]) -> Agree:
 
 
 def nearest(expected: Sequence[Arrays], found: Sequence[Arrays]) -> float:
-    """Returns the share of sentences whose nearest other sentence is the same."""
+    """Return the share of sentences whose nearest other sentence is the same."""
 
     def of(outputs: Sequence[Arrays]) -> NDArray[np.intp]:
         vectors = np.concatenate([each[0] for each in outputs])
@@ -135,12 +135,12 @@ def nearest(expected: Sequence[Arrays], found: Sequence[Arrays]) -> float:
 
 
 def text(scores: NDArray[Any]) -> tuple[int, ...]:
-    """Returns the letters of the likeliest path: repeated ones count once, and 0 is none."""
+    """Return the letters of the likeliest path: repeated ones count once, and 0 is none."""
     return tuple(int(letter) for letter, _ in groupby(scores.argmax(-1)) if letter)
 
 
 def _objects(outputs: Arrays) -> NDArray[np.bool_]:
-    """Returns at which places an object is found."""
+    """Return at which places an object is found."""
     return np.asarray(outputs[0][..., 4] * outputs[0][..., 5] > 0.3)
 
 

@@ -29,7 +29,7 @@ COLUMNS = ("layer", "configs", "random", *(f"{by}_{n}" for by in ("merit", "warm
 
 
 def main() -> None:
-    """Prints a line for each layer."""
+    """Print a line for each layer."""
     parser = described(__doc__)
     parser.add_argument("shards", type=Path, help="folder of the trials")
     shards = parser.parse_args().shards
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def rows_of(content: ShardContent, shards: Path) -> Iterator[dict[str, object]]:
-    """Yields the row of a layer, unless no other is like it."""
+    """Yield the row of a layer, unless no other is like it."""
     task, trials = content.task, [trial for trial in content.trials if trial.measurement.latency_s]
     space = get_target(task.target).space(task.workload)
     prior = read_prior(shards, find_sources(shards, task), space)

@@ -62,7 +62,7 @@ class Claim:
     flaw: str
 
     def number(self, data: Data) -> Logs:
-        """Returns the number's logarithms from all lines; nothing where those that it needs are missing."""
+        """Return the number's logarithms from all lines; nothing where those that it needs are missing."""
         rows, figure = data.get(self.experiment, ()), FIGURES.get(self.figure, self.figure)
         if not self.under:
             assert callable(figure)
@@ -86,22 +86,22 @@ class Claim:
 
 
 def _alike(row: Row) -> float:
-    """Returns how many times as often configs are alike within a cluster as across clusters."""
+    """Return how many times as often configs are alike within a cluster as across clusters."""
     return max(1e-3, float(row["near_own"])) / max(1e-3, float(row["near_other"]))
 
 
 def _batch(row: Row) -> float:
-    """Returns the mean size of a run's batches."""
+    """Return the mean size of a run's batches."""
     return float(np.mean(_whole_batches(row)))
 
 
 def _not_of_16(row: Row) -> float:
-    """Returns the share of a run's batches that are not of 16."""
+    """Return the share of a run's batches that are not of 16."""
     return max(1e-3, float(np.mean([each != 16 for each in _whole_batches(row)])))
 
 
 def _whole_batches(row: Row) -> list[int]:
-    """Returns the sizes of a run's batches but the last one, unless it is the only one."""
+    """Return the sizes of a run's batches but the last one, unless it is the only one."""
     sizes = list(map(int, row["batches"].split()))
     return sizes[:-1] or sizes
 
@@ -139,7 +139,7 @@ CLAIMS: Sequence[Claim] = tuple(
 
 
 def main() -> None:
-    """Prints the page."""
+    """Print the page."""
     parser = described(__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
     folder = parser.parse_args().folder
@@ -147,7 +147,7 @@ def main() -> None:
 
 
 def read_data(folder: Path) -> Data:
-    """Reads the files of all experiments."""
+    """Read the files of all experiments."""
     data: dict[str, Rows] = {}
     for path in sorted(folder.glob("*.csv*")):
         name = path.name.partition(".")[0]
@@ -158,7 +158,7 @@ def read_data(folder: Path) -> Data:
 
 
 def page(data: Data) -> str:
-    """Returns the page of all claims."""
+    """Return the page of all claims."""
     found = {claim: effect(claim.number(data), claim.claimed_above) for claim in CLAIMS}
     told = [Told(claim, each, claim.at_optimum(data)) for claim, each in found.items() if each is not None]
     corrected = _corrected(told)
@@ -192,7 +192,7 @@ class Told:
         return f" (saturated: {100 * over:.0f} and {100 * under:.0f} % of the runs are at the optimum)"
 
     def verdict(self, p: float, p_apart: float) -> str:
-        """Returns which of the four it is, given the corrected p-values; equivalence comes first."""
+        """Return which of the four it is, given the corrected p-values; equivalence comes first."""
         if self.claim.kind is Kind.GAIN and p_apart < ALPHA:
             return "equivalent"
         if self.claim.flaw or p >= ALPHA:
@@ -205,14 +205,14 @@ P_Values = tuple[float, float]
 
 
 def _corrected(told: Sequence[Told]) -> dict[Told, P_Values]:
-    """Returns the p-values after Holm's correction over all claims that could have come out either way."""
+    """Return the p-values after Holm's correction over all claims that could have come out either way."""
     tested = [each for each in told if not each.claim.flaw and (each.effect.low is not None or not each.effect.p_apart)]
     pairs = (holm([getattr(each.effect, name) for each in tested]) for name in ("p", "p_apart"))
     return dict.fromkeys(told, (1.0, 1.0)) | dict(zip(tested, zip(*pairs, strict=True), strict=True))
 
 
 def _counts(told: Sequence[Told], corrected: Mapping[Told, P_Values]) -> dict[str, int]:
-    """Returns how many claims were measured, and how many gains and premises hold."""
+    """Return how many claims were measured, and how many gains and premises hold."""
     verdicts: dict[Kind, list[str]] = {kind: [] for kind in Kind}
     for each in told:
         verdicts[each.claim.kind].append(each.verdict(*corrected[each]))

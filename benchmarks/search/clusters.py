@@ -30,7 +30,7 @@ NEAR = 0.25
 
 
 def jobs() -> Iterator[Job]:
-    """Yields layer, variant, seed and version; seeds are the outer loop."""
+    """Yield layer, variant, seed and version; seeds are the outer loop."""
     for seed in range(SEEDS):
         for layer in buffer_tables():
             for variant in EXPLORERS:
@@ -39,7 +39,7 @@ def jobs() -> Iterator[Job]:
 
 
 def run(job: Job) -> Sequence[Row]:
-    """Searches a table, and looks at the candidates of the last iteration."""
+    """Search a table, and look at the candidates of the last iteration."""
     layer, variant, seed, _ = job
     table, settings = buffer_table(layer), tuner_of(variant)
     watched = Watched(settings.sampler)
@@ -68,7 +68,7 @@ def _figures(table: Table, candidates: Vectors, rng: np.random.Generator) -> Row
 
 
 def _near(costs_s: NDArray[np.float64], others_s: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Returns which costs are within the share `NEAR` of others, shape (n,)."""
+    """Return which costs are within the share `NEAR` of others, shape (n,)."""
     with np.errstate(invalid="ignore"):
         return np.abs(costs_s / others_s - 1) <= NEAR
 
@@ -83,7 +83,7 @@ class Watched:
     seen: list[Vectors] = field(default_factory=list)
 
     def start(self, space: Space) -> Sampler:
-        """Returns the sampler, ready to tune one task."""
+        """Return the sampler, ready to tune one task."""
         return _Watching(self.sampler.start(space), self.seen)
 
 

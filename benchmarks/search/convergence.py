@@ -30,7 +30,7 @@ TRIALS, SEEDS, NEAR = 256, 30, 0.01
 
 
 def jobs() -> Iterator[Job]:
-    """Yields layer, variant, seed and version; seeds are the outer loop."""
+    """Yield layer, variant, seed and version; seeds are the outer loop."""
     for seed in range(SEEDS):
         for layer in buffer_tables():
             for variant in EXPLORERS:
@@ -39,7 +39,7 @@ def jobs() -> Iterator[Job]:
 
 
 def run(job: Job) -> Sequence[Row]:
-    """Teaches a surrogate, and searches it once."""
+    """Teach a surrogate, and search it once."""
     layer, variant, seed, _ = job
     table = buffer_table(layer)
     explorer: Any = tuner_of(variant).explorer
@@ -58,16 +58,16 @@ def run(job: Job) -> Sequence[Row]:
 
 @contextmanager
 def _bests() -> Iterator[list[float]]:
-    """Yields a list that gets the highest score of each step, that of the start first; explorers only summarise it."""
+    """Yield a list that gets the highest score of each step, that of the start first; explorers only summarize it."""
     seen: list[float] = []
 
-    def summarised(bests: Sequence[float]) -> int:
+    def summarized(bests: Sequence[float]) -> int:
         seen.extend(bests)
         return converged_at(bests)
 
     with ExitStack() as stack:
         for module in (annealing, ppo):
-            stack.enter_context(patch.object(module, "converged_at", summarised))
+            stack.enter_context(patch.object(module, "converged_at", summarized))
         yield seen
 
 

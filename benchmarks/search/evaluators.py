@@ -61,7 +61,7 @@ class Timed:
 
 
 def main() -> None:
-    """Prints a line for each layer and evaluator."""
+    """Print a line for each layer and evaluator."""
     parser = described(__doc__)
     parser.add_argument("--layers", default="L2,L6,L8", help="comma-separated")
     parser.add_argument("--configs", type=int, default=CONFIGS, help="number of configs of each layer")
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def compare(layer: str, n_configs: int) -> Iterator[dict[str, object]]:
-    """Yields the row of each evaluator on a layer."""
+    """Yield the row of each evaluator on a layer."""
     evaluators = {name: read_tuner(plain).evaluator for name, plain in TUNERS.items()}
     description = describe_cpu()
     os.environ.update(get_target(description).environment())
@@ -84,7 +84,7 @@ def compare(layer: str, n_configs: int) -> Iterator[dict[str, object]]:
 
 
 def spread(task: Task, n: int) -> list[Config]:
-    """Returns n configs of a random pool: the fastest n // 3, and others spread evenly over the remaining ranks."""
+    """Return n configs of a random pool: the fastest n // 3, and others spread evenly over the remaining ranks."""
     space = get_target(task.target).space(task.workload)
     pool = [space.config(vector) for vector in space.sample(POOL, np.random.default_rng(0))]
     with Measurer(task, MeasureOptions(Fixed())) as measurer:
@@ -97,7 +97,7 @@ def spread(task: Task, n: int) -> list[Config]:
 
 
 def time_all(task: Task, configs: Sequence[Config], evaluators: Mapping[str, Evaluator]) -> dict[str, Timed]:
-    """Times configs with all evaluators in turn."""
+    """Time configs with all evaluators in turn."""
     found: dict[str, list[tuple[Timing, float]]] = {name: [] for name in evaluators}
     best_s: dict[str, float] = {}
     names = list(evaluators)
@@ -115,7 +115,7 @@ def time_all(task: Task, configs: Sequence[Config], evaluators: Mapping[str, Eva
 
 
 def kernels(task: Task, configs: Sequence[Config]) -> Iterator[Timeable]:
-    """Builds configs and yields their kernels in random order, while holding the device."""
+    """Build configs and yield their kernels in random order, while holding the device."""
     target, order = get_target(task.target), np.random.default_rng(1).permutation(len(configs))
     runner = target.runner(task.workload)
     with tempfile.TemporaryDirectory() as folder, device_lock(str(task.target["kind"])):
@@ -126,7 +126,7 @@ def kernels(task: Task, configs: Sequence[Config]) -> Iterator[Timeable]:
 
 
 def agreement(found: Timed, reference: Timed) -> tuple[int, float]:
-    """Returns how many of the top ten agree, and Spearman's correlation over all configs."""
+    """Return how many of the top ten agree, and Spearman's correlation over all configs."""
     from scipy.stats import spearmanr
 
     same = set(np.argsort(found.latency_s)[:TOP]) & set(np.argsort(reference.latency_s)[:TOP])

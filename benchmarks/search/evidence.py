@@ -17,7 +17,7 @@ ALPHA = 0.05
 """The level of a verdict, after correction."""
 MARGIN = 0.02
 """Two within this of each other are equivalent."""
-_FEWEST_PLACES, _FEWEST_PAIRS = 3, 5
+_MIN_PLACES, _MIN_PAIRS = 3, 5
 """With fewer, a spread tells next to nothing of what else might have been."""
 
 Rows = Sequence[Row]
@@ -38,14 +38,14 @@ class Estimate:
 
 
 def ratio(rows: Rows, over: str, under: str, column: str | Figure) -> Estimate | None:
-    """Returns the geometric mean of a figure of one variant over that of another; None without pairs."""
+    """Return the geometric mean of a figure of one variant over that of another; None without pairs."""
     return mean(log_ratios(rows, over, under, column), np.exp)
 
 
 def log_ratios(
     rows: Rows, over: str, under: str, column: str | Figure, *, variant: str = "variant", place: str = "layer"
 ) -> dict[tuple[str, str], float]:
-    """Returns the logarithms of a figure of one variant over that of another, by place and seed.
+    """Return the logarithms of a figure of one variant over that of another, by place and seed.
 
     The figure is a column, or computed from a line. A pair counts if both are positive numbers.
     """
@@ -59,7 +59,7 @@ def log_ratios(
 
 
 def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray) -> Estimate | None:
-    """Returns the mean of values with its bootstrap interval; None without values.
+    """Return the mean of values with its bootstrap interval; None without values.
 
     Places are drawn with replacement, and then seeds of each drawn place: what differs between layers is no chance
     that more seeds would remove (Efron and Tibshirani 1993, chapter 8). What is no finite number does not count. `undo`
@@ -104,7 +104,7 @@ class Effect:
 
 
 def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
-    """Returns the geometric mean of what is given by its logarithms; None without any.
+    """Return the geometric mean of what is given by its logarithms; None without any.
 
     Seeds of a layer are not independent of each other, and two networks that share layers are not either: only what
     differs between places says how sure a mean is. What is no finite number does not count.
@@ -114,7 +114,7 @@ def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
         return None
     means = np.array([group.mean() for group in groups])
     middle, n, places = float(means.mean()), sum(map(len, groups)), len(means)
-    has_enough = places >= _FEWEST_PLACES and n >= _FEWEST_PAIRS
+    has_enough = places >= _MIN_PLACES and n >= _MIN_PAIRS
     error = float(means.std(ddof=1)) / np.sqrt(places) if has_enough else 0.0
     if not error:
         p_apart = 0.0 if has_enough and not means.any() else 1.0
@@ -127,7 +127,7 @@ def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p-values corrected for their number (Holm 1979): each times that of those not smaller."""
+    """Return p-values corrected for their number (Holm 1979): each times that of those not smaller."""
     order = np.argsort(p_values, kind="stable")
     factors = np.arange(len(order), 0, -1)
     corrected = np.minimum(np.maximum.accumulate(np.asarray(p_values, dtype=float)[order] * factors), 1.0)
@@ -135,7 +135,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _by_place(values: Logs) -> list[NDArray[np.float64]]:
-    """Returns the finite values of each place."""
+    """Return the finite values of each place."""
     found: dict[str, list[float]] = {}
     for (place, _), value in values.items():
         if np.isfinite(value):

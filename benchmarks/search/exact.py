@@ -58,7 +58,7 @@ class SpaceKind:
 
 
 def _open_table(layer: str) -> Table:
-    """Returns the table of an open space, in which what the accelerator cannot run costs a trial."""
+    """Return the table of an open space, in which what the accelerator cannot run costs a trial."""
     table = buffer_table(layer)
     return opened(table, OPEN.space(table.workload))
 
@@ -76,7 +76,7 @@ SPACES: Mapping[str, SpaceKind] = {
 
 
 def jobs() -> Iterator[Job]:
-    """Yields layer, space, variant, seed and version; seeds are the outer loop, so that few compare everything."""
+    """Yield layer, space, variant, seed and version; seeds are the outer loop, so that few compare everything."""
     places = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()]
     for seed in range(SEEDS):
         for layer, space in places:
@@ -86,7 +86,7 @@ def jobs() -> Iterator[Job]:
 
 
 def run(job: Job) -> Sequence[Row]:
-    """Replays a search on a table."""
+    """Replay a search on a table."""
     layer, space, variant, seed, _ = job
     table = _table(layer, space)
     beside = sized_as(variant, _ALL)
@@ -99,7 +99,7 @@ def run(job: Job) -> Sequence[Row]:
 
 
 def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
-    """Returns what a search found, and the effort of its iterations."""
+    """Return what a search found, and the effort of its iterations."""
     failed = [trial.measurement.latency_s is None for trial in found.trials]
     logs = list(found.iterations.values())
     return {
@@ -128,7 +128,7 @@ def _median(values: Sequence[float]) -> str:
 
 
 def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
-    """Returns a variant's settings, which end a search after the papers' number of iterations, or earlier."""
+    """Return a variant's settings, which end a search after the papers' number of iterations, or earlier."""
     settings = tuner_of(variant, sizes, _ALL)
     return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
 

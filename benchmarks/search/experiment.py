@@ -65,14 +65,14 @@ class Progress:
     _fresh: int = 0
 
     def advance(self) -> None:
-        """Counts one more job."""
+        """Count one more job."""
         self.n_done += 1
         self._fresh += 1
         if time.monotonic() > self._told_s + TOLD_EVERY_S:
             self.tell()
 
     def tell(self) -> None:
-        """Logs the progress, and about how long the rest will take."""
+        """Log the progress, and about how long the rest will take."""
         self._told_s = time.monotonic()
         each_s = (self._told_s - self._began_s) / max(1, self._fresh)
         left = f", about {each_s * (self.n_jobs - self.n_done) / 60:.0f} minutes left" if self._fresh else ""
@@ -82,7 +82,7 @@ class Progress:
 def carry_out(
     experiment: Experiment, path: Path, ends_s: float, processes: int = 1, only: Collection[str] = ()
 ) -> bool:
-    """Runs the jobs that a file lacks until the time is up, and returns whether all are done.
+    """Run the jobs that a file lacks until the time is up, and returns whether all are done.
 
     Each job's lines are added together when it ends, so that an interruption loses only the jobs that ran. A job that
     fails is logged, and adds none.
@@ -111,12 +111,12 @@ def carry_out(
 
 
 def version_of(*parts: Any) -> str:
-    """Returns the version of what is run, which changes with each of these."""
+    """Return the version of what is run, which changes with each of these."""
     return content_key(list(parts))[:12]
 
 
 def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
-    """Removes the lines that are made again, writes the head of the file, and returns the jobs that have lines."""
+    """Remove the lines that are made again, writes the head of the file, and returns the jobs that have lines."""
     names = [*experiment.keys, *experiment.columns]
     rows, versioned = read_rows(path), {job[:-1] for job in jobs}
 
@@ -153,7 +153,7 @@ def _lines(experiment: Experiment, rows: Iterable[Row]) -> str:
 def _finished(
     experiment: Experiment, jobs: Sequence[Job], ends_s: float, processes: int
 ) -> Iterator[tuple[Job, Sequence[Row]]]:
-    """Runs jobs in other processes and yields each with its lines as soon as it is done."""
+    """Run jobs in other processes and yield each with its lines as soon as it is done."""
     waiting = iter(jobs)
     running: dict[Future[Sequence[Row]], Job] = {}
     with ProcessPoolExecutor(processes, get_context("fork")) as pool:

@@ -13,7 +13,7 @@ from anole.search.roles import History, Surrogate
 from anole.search.surrogate.forest import expected_improvement
 from anole.space.space import Space, Vectors
 
-_LEAST = 1e-6
+_MIN_IMPROVEMENT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class GaussianProcess:
     name: ClassVar[str] = "gaussian_process"
 
     def start(self, space: Space) -> Surrogate:
-        """Returns the surrogate, ready to tune one task."""
+        """Return the surrogate, ready to tune one task."""
         return _GaussianProcessSurrogate(space)
 
 
@@ -59,7 +59,7 @@ class _GaussianProcessSurrogate:
             self._model = make_pipeline(StandardScaler(), regressor).fit(examples.features, examples.scores)
         drawn = self.space.features(self.space.sample(len(examples), np.random.default_rng(0)))
         mean, std = self._predict(np.concatenate([examples.features, drawn]))
-        self._scale = max(_LEAST, float(expected_improvement(mean, std, 1.0).max()))
+        self._scale = max(_MIN_IMPROVEMENT, float(expected_improvement(mean, std, 1.0).max()))
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
         if not self.fitted or not len(vectors):
@@ -73,6 +73,6 @@ class _GaussianProcessSurrogate:
         )
 
     def _predict(self, features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns the mean of the predictions and their deviation, shape (n,) each."""
+        """Return the mean of the predictions and their deviation, shape (n,) each."""
         mean, std = self._model.predict(features, return_std=True)
         return np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)

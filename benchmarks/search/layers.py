@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.keys import canonical_json
-from anole.measure.fault_filter import AnyMeasurer, CautiousMeasurer, measurer_of
+from anole.measure.fault_filter import AnyMeasurer, FaultFilteringMeasurer, measurer_of
 from anole.measure.options import MeasureOptions
 from anole.record import Config, Status, Trial
 from anole.search.loop import TUNER_VERSION
@@ -83,7 +83,7 @@ class Live:
         return Experiment("layers", keys, columns, self.jobs, self.run, is_timed=True)
 
     def jobs(self) -> Iterator[Job]:
-        """Yields layer, space, variant, seed and version; seeds are the outer loop."""
+        """Yield layer, space, variant, seed and version; seeds are the outer loop."""
         for seed in range(self.seeds):
             for layer in self.layers:
                 for space, variants in self.spaces.items():
@@ -98,7 +98,7 @@ class Live:
         return _WHOLE_TRIALS if variant in WHOLE else self.trials
 
     def run(self, job: Job) -> Sequence[Row]:
-        """Tunes a layer, and measures what was found again."""
+        """Tune a layer, and measure what was found again."""
         layer, space, variant, seed, _ = job
         task, settings = _task(self.target, layer, space), _settings(variant)
         target = get_target(task.target)
@@ -123,12 +123,12 @@ class Live:
         return [{**found, **ratios}]
 
     def _confirmed(self, measurer: AnyMeasurer, trials: Sequence[Trial], default: Config) -> Row:
-        """Returns the latency at each checkpoint and at the end over that of the default config, and the latter."""
+        """Return the latency at each checkpoint and at the end over that of the default config, and the latter."""
         fastest = incumbents([trial.measurement.latency_s or float("nan") for trial in trials])
         at = {str(n): int(fastest[min(n, len(trials)) - 1]) for n in self.checkpoints} | {"end": int(fastest[-1])}
         found = {name: trials[place].config for name, place in at.items() if place >= 0}
         rivals = {canonical_json(dict(config)): config for config in (default, *found.values())}
-        assert isinstance(measurer, CautiousMeasurer)
+        assert isinstance(measurer, FaultFilteringMeasurer)
         confirmed = measurer.confirm(list(rivals.values()))
         latencies_s = dict(zip(rivals, (each.latency_s for each in confirmed), strict=True))
         base_s = latencies_s[canonical_json(dict(default))]
@@ -141,7 +141,7 @@ LIVE = Live().experiment
 
 
 def main() -> None:
-    """Runs the searches that a file lacks until the time is up."""
+    """Run the searches that a file lacks until the time is up."""
     parser = described(__doc__)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="target of this machine")
     parser.add_argument("--layers", default="L6,L8", help="comma-separated")
@@ -157,13 +157,13 @@ def main() -> None:
 
 
 def space_of(target: str, layer: str, space: str) -> Space:
-    """Returns the space of a layer that is searched."""
+    """Return the space of a layer that is searched."""
     task = _task(target, layer, space)
     return get_target(task.target).space(task.workload).restricted(_restriction(target, layer, space))
 
 
 def _restriction(target: str, layer: str, space: str) -> Mapping[str, Sequence[Any]]:
-    """Returns the values of knobs to which a space is limited; nothing unless it is one of AutoTVM's.
+    """Return the values of knobs to which a space is limited; nothing unless it is one of AutoTVM's.
 
     These spaces are as small as those of AutoTVM's own template for x86 (`conv2d_NCHWc`, without Winograd's method). It
     splits the input and output channels and the columns in two; with a kernel of one pixel, one row or two are computed

@@ -27,18 +27,18 @@ _AGENTS = {"block_size": "threads", "tile_size": "tiles"}
 
 
 def measured_tables() -> dict[str, Path]:
-    """Returns the files of all tables by their names, those that others measured first."""
+    """Return the files of all tables by their names, those that others measured first."""
     return {path.stem: path for folder in (BY_OTHERS, FOLDER) for path in sorted(folder.glob("*.json"))}
 
 
 def measured_table(name: str) -> Table:
-    """Reads a table."""
+    """Read a table."""
     path = measured_tables()[name]
     return read_others(path) if path.parent == BY_OTHERS else read_table(path)
 
 
 def read_others(path: Path) -> Table:
-    """Reads a table of others: knobs, a bit for each config that was tried, and the latencies of these."""
+    """Read a table of others: knobs, a bit for each config that was tried, and the latencies of these."""
     plain = json.loads(path.read_text(encoding="utf-8"))
     whole = Space([option_knob(name, values, agent=_agent(name)) for name, values in plain["knobs"].items()])
     bits = np.frombuffer(bytes.fromhex(plain["tried"]), dtype=np.uint8)
@@ -53,6 +53,6 @@ def _agent(knob: str) -> str:
 
 
 def _among(space: Space, chosen: NDArray[np.bool_], columns: Columns) -> NDArray[np.bool_]:
-    """Returns which configs are among the chosen ones, given for each index of a space, shape (size,)."""
+    """Return which configs are among the chosen ones, given for each index of a space, shape (size,)."""
     places = [np.searchsorted(knob.table, columns[knob.name]) for knob in space.knobs]
     return chosen[space.indices(np.stack(places, axis=1))]

@@ -21,12 +21,12 @@ from benchmarks.common.arguments import described
 
 LIBRARY, WEIGHTS = "model.so", "weights.npz"
 
-_MOST_TASKS = 1000
+_MAX_TASKS = 1000
 """The total budget must be given, too; it is never the smaller one."""
 
 
 def main() -> None:
-    """Tunes a network and writes its library and weights to a folder."""
+    """Tune a network and write its library and weights to a folder."""
     parser = described(__doc__)
     parser.add_argument("network", help="a torchvision name")
     parser.add_argument("folder", type=Path)
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def tune_network(network: str, folder: Path, trials: int) -> None:
-    """Tunes a torchvision network with random weights, at batch 1 and 224 x 224; trials are those of each task."""
+    """Tune a torchvision network with random weights, at batch 1 and 224 x 224; trials are those of each task."""
     import tvm
     from tvm import relax
 
@@ -53,7 +53,7 @@ def tune_network(network: str, folder: Path, trials: int) -> None:
     began_s = time.perf_counter()
     tuned = relax.get_pipeline(
         "static_shape_tuning",
-        total_trials=trials * _MOST_TASKS,
+        total_trials=trials * _MAX_TASKS,
         target=target,
         work_dir=str(folder / "records"),
         cpu_weight_prepack=True,
@@ -66,7 +66,7 @@ def tune_network(network: str, folder: Path, trials: int) -> None:
 
 
 def import_network(network: str) -> tuple[Any, Sequence[Any]]:
-    """Returns a network as a Relax module with channels last, and its weights, which the module takes as inputs."""
+    """Return a network as a Relax module with channels last, and its weights, which the module takes as inputs."""
     import torch
     import torchvision
     from tvm import relax
@@ -82,7 +82,7 @@ def import_network(network: str) -> tuple[Any, Sequence[Any]]:
 
 
 def meta_schedule_engine(folder: Path, inputs: Sequence[NDArray[Any]]) -> Engine:
-    """Returns an engine that runs what `tune_network` wrote."""
+    """Return an engine that runs what `tune_network` wrote."""
     import tvm
     from tvm.runtime.vm import VirtualMachine
 

@@ -97,14 +97,14 @@ _PACE = Pace(rounds=30)
 
 
 def jobs_of_tuning() -> Iterator[Job]:
-    """Yields network, tuner, seed and version: one network with all tuners before the next."""
+    """Yield network, tuner, seed and version: one network with all tuners before the next."""
     for network in NETWORKS:
         for tuner in ORDER:
             yield network, tuner, "0", _version(tuner)
 
 
 def run_tuning(job: Job) -> Sequence[Row]:
-    """Tunes and compiles a network in an empty project, and returns what it took."""
+    """Tune and compile a network in an empty project, and return what it took."""
     network, tuner, seed, _ = job
     folder = _folder(network, tuner)
     shutil.rmtree(folder, ignore_errors=True)
@@ -120,7 +120,7 @@ def run_tuning(job: Job) -> Sequence[Row]:
 
 
 def _calibrated(minutes: int) -> Path:
-    """Returns a project with the trials of a calibration, which are recorded once."""
+    """Return a project with the trials of a calibration, which are recorded once."""
     folder = WORK / "calibrated"
     if not (folder / SHARDS).exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def _calibrated(minutes: int) -> Path:
 
 
 def jobs_of_timing() -> Iterator[Job]:
-    """Yields network and version: the version is that of everything that became of it."""
+    """Yield network and version: the version is that of everything that became of it."""
     for network in NETWORKS:
         if not OURS.keys().isdisjoint(found := _finished(network)):
             stamps = {tuner: path.stat().st_mtime_ns for tuner, path in found.items()}
@@ -139,7 +139,7 @@ def jobs_of_timing() -> Iterator[Job]:
 
 
 def run_timing(job: Job) -> Sequence[Row]:
-    """Times everything that became of a network in turns, and returns a line for each."""
+    """Time everything that became of a network in turns, and returns a line for each."""
     network, _ = job
     found = _finished(network)
     build = next(path.parent for name, path in found.items() if name in OURS)
@@ -178,7 +178,7 @@ TIMING = Experiment(
 
 
 def _version(tuner: str) -> str:
-    """Returns the version of what a tuner does."""
+    """Return the version of what a tuner does."""
     if tuner in THEIRS:
         return version_of(THEIRS[tuner])
     plain = dict(OURS[tuner]["tuning"])
@@ -192,7 +192,7 @@ def _folder(network: str, tuner: str) -> Path:
 
 
 def _finished(network: str) -> dict[str, Path]:
-    """Returns the file that each tuner's finished network has, by tuner."""
+    """Return the file that each tuner's finished network has, by tuner."""
     files = {}
     for tuner in ORDER:
         folder = _folder(network, tuner)
@@ -205,13 +205,13 @@ def _finished(network: str) -> dict[str, Path]:
 
 
 def _build_folder(project: Path) -> Path:
-    """Returns the folder of a project's only build, whether or not it is compiled."""
+    """Return the folder of a project's only build, whether or not it is compiled."""
     (build,) = Pipeline.load(project / "models.yaml").spec.builds
     return project / "builds" / build
 
 
 def _ours(network: str, tuner: str, seed: int, folder: Path) -> list[str]:
-    """Writes a project's models.yaml and returns the command that builds it."""
+    """Write a project's models.yaml and return the command that builds it."""
     plain = {
         "models": {network: {"source": f"torchvision:{network}", "inputs": {"x": [1, 3, 224, 224]}}},
         "targets": {"cpu": {"kind": "cpu", **OURS[tuner].get("target", {})}},
@@ -236,14 +236,14 @@ def _environment() -> dict[str, str]:
 
 
 def _effort(project: Path) -> dict[str, int]:
-    """Returns the trials and tasks of a project of ours; nothing of another."""
+    """Return the trials and tasks of a project of ours; nothing of another."""
     found = [json.loads(path.read_text()) for path in project.glob("work/tuned*/**/*.json")]
     receipts = [receipt for each in found for receipt in each.get("receipts", [each])]
     return {"trials": sum(each["measured"] for each in receipts), "tasks": len(receipts)} if receipts else {}
 
 
 def _start(name: str, network: str, build: Path, scratch: Path) -> Engine:
-    """Returns one of a network's engines, on the inputs of a build of ours."""
+    """Return one of a network's engines, on the inputs of a build of ours."""
     if name in REFERENCES:
         return start_engine(name, build, scratch)
     if name in THEIRS:

@@ -26,7 +26,7 @@ TUNERS = {
     "dcoc": ("DCOC", "#cc79a7"),
     "anole cold": ("Anole, nothing recorded before", "#d55e00"),
 }
-"""The variants that are drawn, with titles and the colours of Okabe and Ito."""
+"""The variants that are drawn, with titles and the colors of Okabe and Ito."""
 
 SPACES = ("constrained", "open")
 
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def draw(rows: Iterable[Row], path: Path) -> None:
-    """Writes a panel for each kind of space, with a curve for each tuner that searched it."""
+    """Write a panel for each kind of space, with a curve for each tuner that searched it."""
     runs: dict[tuple[str, str], list[Row]] = {(space, name): [] for space in SPACES for name in TUNERS}
     for row in rows:
         runs.get((row["space"], row["variant"]), []).append(row)
@@ -51,9 +51,9 @@ def draw(rows: Iterable[Row], path: Path) -> None:
         panels = figure.subplots(ncols=len(SPACES))
         drawn: dict[str, Line2D] = {}
         for axes, space in zip(panels, SPACES, strict=True):
-            for name, (title, colour) in TUNERS.items():
+            for name, (title, color) in TUNERS.items():
                 if curve := mean_ratios(runs[space, name]):
-                    (drawn[title],) = axes.plot(*zip(*curve, strict=True), marker=".", color=colour)
+                    (drawn[title],) = axes.plot(*zip(*curve, strict=True), marker=".", color=color)
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
             axes.set_xticks([16, 64, 256, 1024], ["16", "64", "256", "1024"])
@@ -69,7 +69,7 @@ def draw(rows: Iterable[Row], path: Path) -> None:
 
 
 def mean_ratios(runs: Iterable[Row]) -> list[tuple[int, float]]:
-    """Returns the mean ratio of the best cost to the optimum's, over layers and seeds, by the number of trials."""
+    """Return the mean ratio of the best cost to the optimum's, over layers and seeds, by the number of trials."""
     found = {n: [1 + float(run[f"gap_at_{n}"]) for run in runs if run[f"gap_at_{n}"]] for n in CHECKPOINTS}
     most = max(map(len, found.values()))
     # A mean over fewer runs than the others would be one of other layers.

@@ -57,7 +57,7 @@ class Fastest:
     runs: int = 10
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Times one kernel."""
+        """Time one kernel."""
         timer(1)
         costs_s = np.array([timer(1) for _ in range(self.runs)])
         std_s = float(costs_s.std())
@@ -65,7 +65,7 @@ class Fastest:
 
 
 def main() -> None:
-    """Prints the table of one space."""
+    """Print the table of one space."""
     parser = described(__doc__)
     parser.add_argument("space", choices=SPACES)
     parser.add_argument("--passes", type=int, default=1, help="how often the space is measured")
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def record(name: str, n_passes: int) -> dict[str, Any]:
-    """Measures a space and returns its table."""
+    """Measure a space and return its table."""
     workload, restriction = SPACES[name]
     description = describe_cpu(exact=True)
     target = get_target(description)

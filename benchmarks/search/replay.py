@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Prints a line for each run."""
+    """Print a line for each run."""
     parser = described(__doc__)
     parser.add_argument("--tables", default="", help="comma-separated; all by default")
     parser.add_argument("--variants", default="", help="comma-separated; all by default")
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def compare(given: Any) -> Iterator[dict[str, object]]:
-    """Yields the row of each run."""
+    """Yield the row of each run."""
     variants = chosen(given.variants, VARIANTS)
     for name in chosen(given.tables, sorted(path.stem for path in TABLES.glob("*.json"))):
         table = read_table(TABLES / f"{name}.json")
@@ -56,7 +56,7 @@ def compare(given: Any) -> Iterator[dict[str, object]]:
 
 
 def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> Iterator[tuple[str, Replay]]:
-    """Runs variants on a table; a control runs after the one whose batch sizes it has."""
+    """Run variants on a table; a control runs after the one whose batch sizes it has."""
     found: dict[str, Replay] = {}
     for variant in variants:
         for name in (sized_as(variant), variant):
@@ -68,7 +68,7 @@ def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> 
 
 
 def figures(table: Table, run: Replay) -> list[str]:
-    """Returns the columns of a run's results, from the gaps on."""
+    """Return the columns of a run's results, from the gaps on."""
     latencies_s = np.array([trial.measurement.latency_s or np.nan for trial in run.trials])
     best = incumbents(latencies_s)
     qualities = np.where(best < 0, np.nan, table.best_s / latencies_s[best])

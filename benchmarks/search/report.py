@@ -52,7 +52,7 @@ PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+gr
 
 
 def sections(data: Data) -> list[str]:
-    """Returns the sections of all tables of which there are lines."""
+    """Return the sections of all tables of which there are lines."""
     tables = [_tables(data, *each) for each in _SPACES.items()]
     early = (_by_trials(data), *(_beside_anole(data, n_trials) for n_trials in (64, 256)))
     found = (_networks(data), *early, *tables, _prices(data), _accelerated(data), _layers(data))
@@ -60,7 +60,7 @@ def sections(data: Data) -> list[str]:
 
 
 def _networks(data: Data) -> str:
-    """Returns the seconds from nothing to each network, and its latency."""
+    """Return the seconds from nothing to each network, and its latency."""
     timed = {(row["network"], row["engine"]): row for row in data.get("networks_timed", ())}
     rows = []
     for row in data.get("networks_tuned", ()):
@@ -76,7 +76,7 @@ def _networks(data: Data) -> str:
 
 
 def _by_trials(data: Data) -> str:
-    """Returns how many times as fast the configs of a variant are as those of another, by the number of trials."""
+    """Return how many times as fast the configs of a variant are as those of another, by the number of trials."""
     rows, checkpoints = [], (64, 128, 192, 256)
     for what, one, other in BY_TRIALS:
         costs = [cost_at(f"gap_at_{n}") for n in checkpoints]
@@ -92,7 +92,7 @@ def _by_trials(data: Data) -> str:
 
 
 def _beside_anole(data: Data, n_trials: int) -> str:
-    """Returns the costs of other tuners' configs over those of `anole` after some trials, in each kind of space."""
+    """Return the costs of other tuners' configs over those of `anole` after some trials, in each kind of space."""
     found, cells = _beside(data, f"gap_at_{n_trials}"), dict[tuple[str, str], str]()
     corrected = [holm([getattr(each, name) for each in found.values()]) for name in ("p", "p_apart")]
     for (at, each), p, p_apart in zip(found.items(), *corrected, strict=True):
@@ -113,7 +113,7 @@ def _beside_anole(data: Data, n_trials: int) -> str:
 
 
 def _beside(data: Data, gap: str) -> dict[tuple[str, str], Effect]:
-    """Returns the effects on a gap by variant and kind of space, of the variants that are in more than one kind."""
+    """Return the effects on a gap by variant and kind of space, of the variants that are in more than one kind."""
     found: dict[tuple[str, str], Effect] = {}
     for space in _SPACES:
         runs = data.get(f"tables/{space}", ())
@@ -130,7 +130,7 @@ def _latency(row: Row) -> tuple[str, str]:
 
 
 def _tables(data: Data, space: str, title: str) -> str:
-    """Returns how far each variant is from the optimum, on the layers and seeds that all variants have."""
+    """Return how far each variant is from the optimum, on the layers and seeds that all variants have."""
     rows, n_runs = [], 0
     for variant, runs in _common(data.get(f"tables/{space}", ()), *_FEWER_RUNS).items():
         n_runs = len(runs)
@@ -152,12 +152,12 @@ def _tables(data: Data, space: str, title: str) -> str:
 
 
 def cost_at(column: str) -> Callable[[Row], float]:
-    """Returns what reads the cost over the optimum's after some trials, or at the end of a run that ended before."""
+    """Return what reads the cost over the optimum's after some trials, or at the end of a run that ended before."""
     return lambda row: min(1 + float(row[column] or row["gap_at_end"] or "nan"), _WORST)
 
 
 def _prices(data: Data) -> str:
-    """Returns the seconds to within 1 % for prices of a trial, beside the baseline's."""
+    """Return the seconds to within 1 % for prices of a trial, beside the baseline's."""
     found, runs = [], data.get("tables/constrained", ())
     for variant in PRICED:
         own = [effect(log_ratios(runs, variant, _BASELINE, partial(_cost_s, price_s=price))) for price in PRICES_S]
@@ -174,13 +174,13 @@ def _prices(data: Data) -> str:
 
 
 def _cost_s(row: Row, price_s: float) -> float:
-    """Returns the seconds until a run is within 1 % of the optimum; all its seconds if it never is."""
+    """Return the seconds until a run is within 1 % of the optimum; all its seconds if it never is."""
     trials, search_s = row["trials_to_1%"] or row["trials"], row["search_s_to_1%"] or row["search_s"]
     return float(search_s or "nan") + price_s * float(trials or "nan")
 
 
 def _accelerated(data: Data) -> str:
-    """Returns the seconds of whole networks on the accelerator, and how far each variant is from the least."""
+    """Return the seconds of whole networks on the accelerator, and how far each variant is from the least."""
     lines = data.get("accelerator", ())
     variants = list(dict.fromkeys(row["variant"] for row in lines))
     n_seeds = len({row["seed"] for row in lines})
@@ -197,13 +197,13 @@ def _accelerated(data: Data) -> str:
 
 
 def _extra(rows: Rows) -> str:
-    """Returns by how many per cent networks take longer than at the optimum; empty without any."""
+    """Return by how many per cent networks take longer than at the optimum; empty without any."""
     ratios = [float(row["latency_s"]) / float(row["optimum_s"]) for row in rows]
     return f"{100 * (statistics.fmean(ratios) - 1):.1f}" if ratios else ""
 
 
 def _layers(data: Data) -> str:
-    """Returns the latencies of what live searches found, beside the default config's of the constrained space."""
+    """Return the latencies of what live searches found, beside the default config's of the constrained space."""
     rows, lines = [], data.get("layers", ())
     for space, variant in dict.fromkeys((row["space"], row["variant"]) for row in lines):
         runs = [row for row in lines if (row["space"], row["variant"]) == (space, variant)]
@@ -224,7 +224,7 @@ def _layers(data: Data) -> str:
 
 
 def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:
-    """Returns the lines of each variant on the layers and seeds that all variants have."""
+    """Return the lines of each variant on the layers and seeds that all variants have."""
     found: dict[str, dict[tuple[str, str], Row]] = {}
     for row in rows:
         if row["variant"] not in left_out:
@@ -234,19 +234,19 @@ def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:
 
 
 def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
-    """Returns the geometric mean of a figure with its interval."""
+    """Return the geometric mean of a figure with its interval."""
     found = mean({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs}, np.exp)
     return "" if found is None else f"{found.value:.3f} ({found.low:.3f}-{found.high:.3f})"
 
 
 def _median(values: Sequence[float], shown: str) -> str:
-    """Returns the median, of which the larger one counts if two are in the middle; empty if it is infinite."""
+    """Return the median, of which the larger one counts if two are in the middle; empty if it is infinite."""
     middle = statistics.median_high(values)
     return shown.format(middle) if np.isfinite(middle) else ""
 
 
 def _section(title: str, lead: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a section with a table; empty without rows."""
+    """Return a section with a table; empty without rows."""
     table = [line(*cells) for cells in (head, ["---"] * len(head), *rows)]
     wrapped = textwrap.wrap(lead, 120, break_on_hyphens=False)
     return "\n".join(["", f"## {title}", "", *wrapped, "", *table]) if rows else ""

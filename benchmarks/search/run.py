@@ -33,7 +33,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def main() -> None:
-    """Carries out what is missing."""
+    """Carry out what is missing."""
     parser = described(__doc__)
     parser.add_argument("--experiments", default="", help="comma-separated; all by default")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")

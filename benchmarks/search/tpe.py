@@ -15,7 +15,7 @@ from anole.search.roles import Candidates, Explorer, History, Surrogate
 from anole.search.sample.synthesis import fresh
 from anole.space.space import Space
 
-_MOST_ASKED = 16
+_MAX_ASKED = 16
 """Configs that Optuna is asked for each that is wanted: it knows no constraints, and may repeat itself."""
 
 
@@ -32,7 +32,7 @@ class Tpe:
     n_candidates: int = 16
 
     def start(self, space: Space) -> Explorer:
-        """Returns the explorer, ready to tune one task."""
+        """Return the explorer, ready to tune one task."""
         return _TpeExplorer(self, space)
 
 
@@ -44,7 +44,7 @@ class _TpeExplorer:
         self._told = 0
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns the candidates, and uniform ones where Optuna finds too few."""
+        """Return the candidates, and uniform ones where Optuna finds too few."""
         import optuna
 
         if self._study is None:
@@ -62,11 +62,11 @@ class _TpeExplorer:
         return Candidates(vectors, np.zeros(len(vectors)))
 
     def _asked(self, taken: set[int]) -> list[NDArray[np.int64]]:
-        """Returns what Optuna proposes that is valid and not taken, and marks it as taken."""
+        """Return what Optuna proposes that is valid and not taken, and marks it as taken."""
         import optuna
 
         found, running = list[NDArray[np.int64]](), []
-        for _ in range(_MOST_ASKED * self.settings.n_candidates):
+        for _ in range(_MAX_ASKED * self.settings.n_candidates):
             asked = self._study.ask(self._named)
             vector = np.array([asked.params[name] for name in self._named])
             if not self.space.valid(vector[None])[0]:
@@ -83,7 +83,7 @@ class _TpeExplorer:
 
 
 def _distribution(values: tuple[Any, ...]) -> Any:
-    """Returns how Optuna draws the place of a value."""
+    """Return how Optuna draws the place of a value."""
     import optuna
 
     if all(isinstance(value, (int, float)) for value in values):

@@ -142,7 +142,7 @@ MEASURED_VARIANTS: Variants = {
 
 
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
-    """Returns the settings of a variant; a control has the batch sizes of the run beside which it is."""
+    """Return the settings of a variant; a control has the batch sizes of the run beside which it is."""
     plain = dict(variants[variant])
     own = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
     if "control" in plain:
@@ -152,7 +152,7 @@ def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIA
 
 
 def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:
-    """Returns the variant whose batch sizes a control has; None if the variant is no control."""
+    """Return the variant whose batch sizes a control has; None if the variant is no control."""
     return variants[variant]["control"][1] if "control" in variants[variant] else None
 
 
@@ -164,7 +164,7 @@ class Place:
     space: str = "constrained"
 
     def task_of(self, layer: str) -> Task:
-        """Returns a layer's task."""
+        """Return a layer's task."""
         description = describe_target(TargetSpec(self.kind, self.kind, {"space": self.space}))
         workload = KNOWN_LAYERS[layer]
         return Task(workload, description, get_target(description).template_version(workload))

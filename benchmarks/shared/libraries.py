@@ -29,7 +29,7 @@ from anole.evaluate.comparison import draw_samples
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.timing.turns import Pace, Times, time_interleaved
 from anole.export.stage import export_build
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.targets import get_target
 from anole.targets.shared.kernel import find_compiler
 from benchmarks.common.arguments import of_builds
@@ -46,7 +46,7 @@ STARTS = 9
 
 
 def main() -> None:
-    """Prints a line for each build."""
+    """Print a line for each build."""
     given = of_builds(__doc__, rounds=30).parse_args()
     print_rows(COLUMNS, rows_of_builds(given.builds, partial(_row, pace=Pace(rounds=given.rounds))))
 
@@ -54,7 +54,7 @@ def main() -> None:
 def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
     build = read_build(folder)
     target = get_target(build.target_description)
-    with tempfile.TemporaryDirectory() as scratch, site_of(target) as site:
+    with tempfile.TemporaryDirectory() as scratch, device_access(target) as site:
         os.environ.update({**target.environment(), **site.environment()})  # type: ignore[attr-defined]
         exported = Path(scratch, "exported")
         network = export_build(folder, exported, weights_inside=False)
@@ -88,7 +88,7 @@ def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
 
 
 def _library_engine(folder: Path, inputs: Sequence[NDArray[Any]]) -> tuple[Engine, str]:
-    """Returns an engine for an exported library, on aligned memory, and its level of instructions."""
+    """Return an engine for an exported library, on aligned memory, and its level of instructions."""
     found = importlib.util.spec_from_file_location("network", folder / "network.py")
     assert found is not None and found.loader is not None
     python = importlib.util.module_from_spec(found)
@@ -112,7 +112,7 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _starts(folder: Path) -> dict[str, str]:
-    """Runs the library's example in processes of its own, with and without a check of all weights."""
+    """Run the library's example in processes of its own, with and without a check of all weights."""
     text = (folder / "example.c").read_text()
     checked = text.replace("settings.weights =", "settings.check_weights = 1;\n  settings.weights =")
     taken_ms = {}

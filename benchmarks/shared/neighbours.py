@@ -21,7 +21,7 @@ from anole.documents.build import read_build
 from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.timing.load import LOAD_PACE, time_under_load
 from anole.evaluate.timing.turns import Pace
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from benchmarks.common.arguments import chosen, listed, of_builds
 from benchmarks.common.builds import device_of, environment, rows_of_builds
 from benchmarks.common.rows import print_rows, rounded
@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Prints a line for each network, number of neighbours and engine."""
+    """Print a line for each network, number of neighbours and engine."""
     parser = of_builds(__doc__, LOAD_PACE.rounds, "onnxruntime,openvino", LOAD_PACE.burst_s)
     parser.add_argument("--neighbours", type=listed(int), default=(0, 1, 2, 4), help="comma-separated")
     given = parser.parse_args()
@@ -46,10 +46,10 @@ def main() -> None:
 
 
 def compare(folder: Path, rivals: Sequence[str], counts: Sequence[int], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields a row for each number of neighbours and engine."""
+    """Yield a row for each number of neighbours and engine."""
     build = read_build(folder)
     device = device_of(build)
-    with TemporaryDirectory() as scratch, site_of(device) as site:
+    with TemporaryDirectory() as scratch, device_access(device) as site:
         theirs = {name: partial(start_engine, name, folder, Path(scratch)) for name in rivals}
         with environment({**device.environment(), **site.environment()}):
             latencies = time_under_load({OWN: partial(start_deployed, folder), **theirs}, counts, site, folder, pace)

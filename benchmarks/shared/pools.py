@@ -34,7 +34,7 @@ COLUMNS = ("network", "threads", "own_ms", "tvm_ms", "speedup", "speedup_q1", "s
 
 
 def main() -> None:
-    """Prints a line for each network."""
+    """Print a line for each network."""
     parser = of_builds(__doc__, rounds=10)
     parser.add_argument("--processes", type=int, default=3, help="of each kind")
     given = parser.parse_args()
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields the row of a network."""
+    """Yield the row of a network."""
     build = read_build(folder)
     device, numbers = device_of(build), range(n_processes)
     with TemporaryDirectory() as other:
@@ -64,12 +64,12 @@ def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, An
 
 
 def start(folder: Path, build: Build, device: Device) -> Engine:
-    """Returns an engine for a compiled network, on the inputs of its build."""
+    """Return an engine for a compiled network, on the inputs of its build."""
     return build_engine(folder, draw_inputs(build), device.runs_on, device.threads)
 
 
 def compile_for_tvm_pool(build: Build, device: Device, folder: Path) -> None:
-    """Compiles a build's network with its own configs, and leaves its parallel loops to TVM's thread pool."""
+    """Compile a build's network with its own configs, and leave its parallel loops to TVM's thread pool."""
     settings = BuildSettings("tvm_pool", build.preset, build.trials, build.shared, build.seed)
     logging.disable(logging.WARNING)
     with mock.patch.object(type(device), "runtime_objects", lambda *_: ()):

@@ -21,12 +21,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from anole.documents.build import Build, read_build
-from anole.evaluate.engines import Engine
 from anole.evaluate.engine_factories import start_deployed
+from anole.evaluate.engines import Engine
 from anole.evaluate.timing.load import busy_neighbours
 from anole.evaluate.timing.pairs import PairTimer
 from anole.evaluate.timing.sequential import compare_rounds
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.targets import get_device
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
@@ -35,11 +35,11 @@ COLUMNS = (
     *("build", "threads", "neighbours", "planted_percent", "trial", "verdict", "change_percent", "low_percent"),
     *("high_percent", "rounds", "seconds", "undisturbed", "load"),
 )
-_CALIBRATED_S, _LEAST_RUNS, _MOST_RUNS = 0.1, 30, 300
+_CALIBRATED_S, _MIN_RUNS, _MAX_RUNS = 0.1, 30, 300
 
 
 def main() -> None:
-    """Prints a line for each trial."""
+    """Print a line for each trial."""
     parser = described(__doc__)
     parser.add_argument("build", type=Path)
     parser.add_argument("--trials", type=int, default=100, help="number of trials of each kind")
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def trials(given: Any) -> Iterator[dict[str, Any]]:
-    """Yields the row of each trial."""
+    """Yield the row of each trial."""
     build = read_build(given.build)
     common = {"build": given.build.name, "threads": build.threads, "neighbours": given.neighbours}
     for trial in range(given.first, given.first + given.trials):
@@ -65,16 +65,16 @@ def trials(given: Any) -> Iterator[dict[str, Any]]:
 
 
 def measure(
-    build: Build, folders: tuple[Path, Path], planted: float, threshold: float, most_s: float, seed: int
+    build: Build, folders: tuple[Path, Path], planted: float, threshold: float, max_s: float, seed: int
 ) -> dict[str, Any]:
-    """Compares a build with its copy, which works longer by a planted share, and returns what was found."""
+    """Compare a build with its copy, which works longer by a planted share, and returns what was found."""
     device = get_device(build.target_description)
     starts = partial(start_longer, folders[0], 0.0), partial(start_longer, folders[1], planted)
-    with site_of(device) as site:
+    with device_access(device) as site:
         timer = PairTimer(starts, device.preload, {**device.environment(), **site.environment()}, build.name, seed)
         with site.timing():
             began_s = time.monotonic()
-            ratio = compare_rounds(timer.take, threshold, most_s, 1000)
+            ratio = compare_rounds(timer.take, threshold, max_s, 1000)
             seconds = time.monotonic() - began_s
     undisturbed = mean(each.undisturbed for each in timer.rounds)
     ends = {"change": ratio.value, "low": ratio.low, "high": ratio.high}
@@ -87,7 +87,7 @@ def measure(
 
 
 def start_longer(folder: Path, share: float) -> Engine:
-    """Returns an engine for a build that is busy after each run, for a share of the time that a run takes."""
+    """Return an engine for a build that is busy after each run, for a share of the time that a run takes."""
     engine = start_deployed(folder)
     extra_s = share * _fastest_s(engine.run)
 
@@ -107,10 +107,10 @@ def _work(seconds: float) -> None:
 
 
 def _fastest_s(run: Callable[[], object]) -> float:
-    """Returns the mean seconds of the fastest tenth of some hundred runs."""
+    """Return the mean seconds of the fastest tenth of some hundred runs."""
     taken: list[float] = []
     began_s = time.perf_counter()
-    while len(taken) < _LEAST_RUNS or (len(taken) < _MOST_RUNS and time.perf_counter() < began_s + _CALIBRATED_S):
+    while len(taken) < _MIN_RUNS or (len(taken) < _MAX_RUNS and time.perf_counter() < began_s + _CALIBRATED_S):
         before_s = time.perf_counter()
         run()
         taken.append(time.perf_counter() - before_s)

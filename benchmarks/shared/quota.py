@@ -23,11 +23,11 @@ import numpy as np
 
 from anole.documents.build import read_build
 from anole.errors import AnoleError
-from anole.evaluate.engines import Engine
 from anole.evaluate.engine_factories import start_deployed
+from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import start_engines
 from anole.evaluate.timing.turns import Pace, take_turns
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from benchmarks.common.arguments import chosen, of_builds
 from benchmarks.common.builds import device_of, rows_of_builds
 from benchmarks.common.rows import print_rows, quartiles, rounded
@@ -43,7 +43,7 @@ THREADS = "ANOLE_NUM_THREADS"
 
 
 def main() -> None:
-    """Prints a line for each network, engine and number of threads."""
+    """Print a line for each network, engine and number of threads."""
     parser = of_builds(__doc__, rounds=6, rivals="onnxruntime", turn_s=1.0)
     parser.add_argument("--processors", type=float, default=1.0, help="processor seconds in a second")
     given = parser.parse_args()
@@ -54,11 +54,11 @@ def main() -> None:
 
 
 def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yields a row for each engine and number of threads; the first is the build with its own choice."""
+    """Yield a row for each engine and number of threads; the first is the build with its own choice."""
     build = read_build(folder)
     device = device_of(build)
     engines = [(OWN, None), *((name, n) for name in (OWN, *rivals) for n in sorted({1, device.threads}))]
-    with TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
+    with TemporaryDirectory() as scratch, device_access(device) as site, ExitStack() as running:
         starts = {}
         for name, threads in engines:
             group = running.enter_context(limited_group(processors))
@@ -78,7 +78,7 @@ def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) 
 
 
 def start_within(group: Path, name: str, threads: int | None, folder: Path, scratch: Path) -> Engine:
-    """Returns an engine that is limited by a control group, to which the calling process moves."""
+    """Return an engine that is limited by a control group, to which the calling process moves."""
     (group / "cgroup.procs").write_text(str(os.getpid()))
     os.environ.pop(THREADS, None)
     if threads is not None:
@@ -90,7 +90,7 @@ def start_within(group: Path, name: str, threads: int | None, folder: Path, scra
 
 @contextmanager
 def limited_group(processors: float) -> Iterator[Path]:
-    """Makes a control group whose processes have so many processor seconds in a second; yields its folder.
+    """Make a control group whose processes have so many processor seconds in a second; yields its folder.
 
     Raises:
         AnoleError: control groups cannot be made here.

@@ -21,7 +21,7 @@ TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", OWN: "Anole"}
 
 
 def main() -> None:
-    """Prints all tables."""
+    """Print all tables."""
     parser = described(__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def alone(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a sentence on the speed of Anole's threads over TVM's pool: mean, least and most."""
+    """Yield a sentence on the speed of Anole's threads over TVM's pool: mean, least and most."""
     ordered = sorted(rows, key=lambda row: float(row["speedup"]))
     mean = geometric_mean(float(row["speedup"]) for row in rows)
     ends = [f"{float(row['speedup']):.3f}x ({_title(row['network'])})" for row in (ordered[0], ordered[-1])]
@@ -38,7 +38,7 @@ def alone(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def under_load(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each network: the p50 of Anole, and its speedups, by the number of neighbours."""
+    """Yield a line for each network: the p50 of Anole, and its speedups, by the number of neighbours."""
     rivals = _rivals(rows)
     yield from head("network", "p50 (ms)", *(f"p50, {TITLES[name]}" for name in rivals))
     for network in dict.fromkeys(row["network"] for row in rows):
@@ -50,7 +50,7 @@ def under_load(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def means_under_load(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each engine and number of neighbours: the geometric mean and the least of the speedups."""
+    """Yield a line for each engine and number of neighbours: the geometric mean and the least of the speedups."""
     yield from head("beside", "neighbours", "p50, mean", "p95, mean", "p50, least", "p95, least")
     for name in _rivals(rows):
         for count in dict.fromkeys(row["neighbours"] for row in rows):
@@ -64,7 +64,7 @@ def means_under_load(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def at_once(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each case and engine: the throughput of Anole over the engine's, mean and least."""
+    """Yield a line for each case and engine: the throughput of Anole over the engine's, mean and least."""
     yield from head("case", "beside", "cases", "speedup, mean", "least", "of")
     words = {"processes": "two networks in two processes", "instances": "four instances in one process"}
     for case, word in words.items():
@@ -77,7 +77,7 @@ def at_once(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def within_quota(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each engine and number of threads: the build's throughput over the engine's, mean and range."""
+    """Yield a line for each engine and number of threads: the build's throughput over the engine's, mean and range."""
     yield from head("beside", "threads", "networks", "speedup, mean", "least", "most")
     for name, threads in dict.fromkeys((row["engine"], row["threads"]) for row in rows):
         found = [float(row["speedup"]) for row in rows if (row["engine"], row["threads"]) == (name, threads)]
@@ -87,7 +87,7 @@ def within_quota(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def small(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each small network: its exported library and its build beside ONNX Runtime."""
+    """Yield a line for each small network: its exported library and its build beside ONNX Runtime."""
     yield from head("network", "library", "ONNX Runtime", "speedup of the library", "of the build")
     for row in rows:
         latencies = (f"{1e3 * float(row[name]):.0f} µs" for name in ("library_ms", "onnxruntime_ms"))
@@ -96,7 +96,7 @@ def small(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def found(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each build and planted slowdown: what `anole compare` said of it, and how long it took."""
+    """Yield a line for each build and planted slowdown: what `anole compare` said of it, and how long it took."""
     yield from head("build", "planted", "comparisons", "slower", "no difference", "open", "faster", "median time")
     for build, planted in dict.fromkeys((row["build"], row["planted_percent"]) for row in rows):
         own = [row for row in rows if (row["build"], row["planted_percent"]) == (build, planted)]

@@ -57,7 +57,7 @@ class Pausing(Fixed):
     pause_s: float = 0.0
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Times one kernel."""
+        """Time one kernel."""
 
         def pausing(number: int) -> float:
             time.sleep(self.pause_s)
@@ -74,7 +74,7 @@ DEVICES: dict[str, Callable[[float], Fixed]] = {
 
 
 def main() -> None:
-    """Prints a line for each turn, and the medians to stderr."""
+    """Print a line for each turn, and the medians to stderr."""
     parser = described(__doc__)
     parser.add_argument("--devices", default="", help=f"comma-separated, from {', '.join(DEVICES)}; all by default")
     parser.add_argument("--pairs", type=int, default=5, help="turns on one server and on two, each")
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def turns(given: Any) -> Iterator[dict[str, object]]:
-    """Yields the row of each turn; after those of a device, the medians are printed to stderr."""
+    """Yield the row of each turn; after those of a device, the medians are printed to stderr."""
     description = {**describe_cpu(threads=1), "model": "a server of this machine"}
     layer = LAYERS[given.layer]
     task = Task(layer, description, get_target(description).template_version(layer))
@@ -108,7 +108,7 @@ def turns(given: Any) -> Iterator[dict[str, object]]:
 
 
 def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> list[Trial]:
-    """Tunes a task from nothing and returns its trials."""
+    """Tune a task from nothing and return its trials."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / f"{task.key}.json"
@@ -120,7 +120,7 @@ def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> 
 
 
 def facts(trials: list[Trial]) -> dict[str, object]:
-    """Returns the columns that follow from a turn's trials; its seconds are those until the last trial was stored."""
+    """Return the columns that follow from a turn's trials; its seconds are those until the last trial was stored."""
     measured, seconds = [trial.measurement for trial in trials], trials[-1].elapsed_s
     return {
         **{"trials": len(trials), "failed": sum(each.status is not Status.OK for each in measured)},
@@ -132,7 +132,7 @@ def facts(trials: list[Trial]) -> dict[str, object]:
 
 @contextmanager
 def serving(port: int, cores: list[int]) -> Iterator[Remote]:
-    """Runs a tracker, and a server bound to each of the cores."""
+    """Run a tracker, and a server bound to each of the cores."""
     remote = Remote(HOST, port, KEY)
     commands = [["-m", "tvm.exec.rpc_tracker", "--host", HOST, "--port", f"{port}", "--port-end", f"{port + 1}"]]
     for number in range(len(cores)):

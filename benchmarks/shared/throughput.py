@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from anole.documents.build import read_build
-from anole.evaluate.engines import Engine
 from anole.evaluate.engine_factories import start_deployed
+from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineProcess, start_engines
 from anole.evaluate.timing.turns import Pace, Times, take_turns
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from benchmarks.common.arguments import chosen, of_builds
 from benchmarks.common.builds import Starts, device_of, environment, rows_of_builds
 from benchmarks.common.rows import print_rows, quartiles, rounded
@@ -41,7 +41,7 @@ RUNS = 8
 
 
 def main() -> None:
-    """Prints a line for each case, network or pair of networks, and engine."""
+    """Print a line for each case, network or pair of networks, and engine."""
     parser = of_builds(__doc__, rounds=6, rivals="onnxruntime,openvino", turn_s=1.0)
     parser.add_argument("--instances", type=int, default=4)
     given = parser.parse_args()
@@ -61,10 +61,10 @@ def main() -> None:
 def compare(
     case: str, folders: Sequence[Path], instances: int, names: Sequence[str], pace: Pace
 ) -> Iterator[dict[str, Any]]:
-    """Yields a row for each engine."""
+    """Yield a row for each engine."""
     builds = [read_build(folder) for folder in folders]
     device = device_of(builds[0])
-    with TemporaryDirectory() as scratch, site_of(device) as site, ExitStack() as running:
+    with TemporaryDirectory() as scratch, device_access(device) as site, ExitStack() as running:
         with environment({**device.environment(), **site.environment()}):
             engines = [
                 start_engines(_starts(folder, Path(scratch), instances, names), running, folder, pinned=False)
@@ -97,7 +97,7 @@ def _starts(folder: Path, scratch: Path, instances: int, names: Sequence[str]) -
 
 
 def start_instances(start: Callable[[], Engine], instances: int) -> Engine:
-    """Returns an engine that runs several instances of a network at once, `RUNS` times each, in a thread each."""
+    """Return an engine that runs several instances of a network at once, `RUNS` times each, in a thread each."""
     engines = [start() for _ in range(instances)]
     threads = ThreadPoolExecutor(instances)
 
@@ -109,8 +109,8 @@ def start_instances(start: Callable[[], Engine], instances: int) -> Engine:
 
 
 def _turn(engines: Sequence[EngineProcess], runs: int, at_once: ThreadPoolExecutor, pace: Pace) -> Times:
-    """Lets engines take a turn at the same time; returns the geometric mean of their runs a second, shape (1,)."""
-    turns = list(at_once.map(lambda engine: engine.burst(pace.burst_s, pace.least_runs), engines))
+    """Let engines take a turn at the same time; return the geometric mean of their runs a second, shape (1,)."""
+    turns = list(at_once.map(lambda engine: engine.burst(pace.burst_s, pace.min_runs), engines))
     return np.array([np.exp(np.mean([np.log(runs * len(times) / times.sum()) for times in turns]))])
 
 

@@ -39,7 +39,7 @@ _NOW = "2026-11-24T10:00:00.000Z"
 
 
 def main() -> None:
-    """Prints a line for each size."""
+    """Print a line for each size."""
     parser = described(__doc__)
     parser.add_argument("--trials", type=listed(int), default=SIZES, help="sizes of the database, comma-separated")
     parser.add_argument("--builds", type=int, default=20, help="number of builds")
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def measure(trials: int, builds: int, opens: int) -> Row:
-    """Returns the row of a size."""
+    """Return the row of a size."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         runs = fill(folder / "tuning.sqlite", trials, builds)
@@ -69,7 +69,7 @@ def measure(trials: int, builds: int, opens: int) -> Row:
 
 
 def fill(path: Path, trials: int, builds: int) -> int:
-    """Writes a database with so many trials, and returns how many runs they are of."""
+    """Write a database with so many trials, and returns how many runs they are of."""
     db, rng = sqlite3.connect(path), random.Random(0)
     create_tables(db)
     tasks = [f"{number:064x}" for number in range(max(1, trials // (len(_PRESETS) * len(_SEEDS) * _TRIALS)))]
@@ -120,7 +120,7 @@ def _trials(run: int, task: str, preset: str, seed: int, count: int, rng: random
 
 
 def _fill_build(db: sqlite3.Connection, model: str, rng: random.Random) -> None:
-    """Writes a build with two references and forty kernels."""
+    """Write a build with two references and forty kernels."""
     build, share = {"build": f"{model}-cpu"}, {"coverage_flop_share": 0.9}
     made = {"name": build["build"], "model": model, "target": "cpu", "preset": "anole", "trials": 64, "seed": 0}
     flop = {"tuned_flop": 9, "total_flop": 10, **share, "size_bytes": 10**7}
@@ -148,7 +148,7 @@ def _insert(db: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
 
 
 def open_page(page: Path) -> float:
-    """Returns the seconds that a browser takes to start, draw a page, print what it became, and end."""
+    """Return the seconds that a browser takes to start, draw a page, print what it became, and end."""
     browser = shutil.which("chromium") or "chromium"
     with tempfile.TemporaryDirectory() as profile:
         command = [

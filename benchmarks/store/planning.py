@@ -31,7 +31,7 @@ HOME = Path(__file__).resolve().parents[2]
 N_MODELS = (50, 100, 200)
 TASKS_OF_MODEL = 15
 ROUNDS = 5
-COLUMNS = ("command", "models", "tasks", "processor_s", "least_s", "most_s", "n")
+COLUMNS = ("command", "models", "tasks", "processor_s", "min_s", "max_s", "n")
 COMMANDS = {
     "snakemake -n": ("-m", "snakemake", "-n", "--quiet", "--cores", "all", "--snakefile", str(HOME / "Snakefile")),
     "anole plan": ("-m", "anole", "plan"),
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 def make_project(folder: Path, n_models: int) -> None:
-    """Writes a project of models that are extracted, and nothing else."""
+    """Write a project of models that are extracted, and nothing else."""
     names = [f"net{number:03}" for number in range(n_models)]
     factories = "".join(f"\n\ndef {name}():\n    return nn.Conv2d(8, 8, 3)\n" for name in names)
     (folder / "nets.py").write_text(f"from torch import nn\n{factories}")
@@ -70,7 +70,7 @@ def _tasks_of(number: int, target: object) -> Iterator[Task]:
 
 
 def processor_s(arguments: Sequence[str], folder: Path) -> float:
-    """Returns the processor's seconds of a command."""
+    """Return the processor's seconds of a command."""
     command = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
@@ -87,7 +87,7 @@ def processor_s(arguments: Sequence[str], folder: Path) -> float:
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Yields a row for each command and size, with all commands in turns."""
+    """Yield a row for each command and size, with all commands in turns."""
     for n_models in N_MODELS:
         with tempfile.TemporaryDirectory() as folder:
             make_project(Path(folder), n_models)
@@ -100,7 +100,7 @@ def measure() -> Iterator[dict[str, object]]:
 
 
 def main() -> None:
-    """Prints a line for each command and size."""
+    """Print a line for each command and size."""
     described(__doc__).parse_args()
     print_rows(COLUMNS, measure())
 

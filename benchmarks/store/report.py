@@ -49,7 +49,7 @@ def views(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def pages(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields the table of the slowest pages, by wall clock."""
+    """Yield the table of the slowest pages, by wall clock."""
     yield from head("page", "seconds")
     found = [row for row in rows if row["what"].startswith("page of ")]
     for row in sorted(found, key=lambda row: -float(row["wall_s"]))[:6]:
@@ -57,7 +57,7 @@ def pages(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _seconds(row: Row) -> str:
-    """Returns the seconds of the processor that a view took."""
+    """Return the seconds of the processor that a view took."""
     value_s = float(row["processor_s"])
     return f"{value_s:.1f} s" if value_s >= 1 else f"{1000 * value_s:.0f} ms" if value_s >= 1e-3 else "< 1 ms"
 

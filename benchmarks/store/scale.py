@@ -43,7 +43,7 @@ OTHERS = ("model_latency", "model_load_latency")
 
 
 def main() -> None:
-    """Prints a line for each merge, view and page."""
+    """Print a line for each merge, view and page."""
     parser = described(__doc__)
     parser.add_argument("--trials", type=int, default=1_000_000)
     parser.add_argument("--tasks", type=int, default=3000)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def merges(folder: Path) -> Iterator[tuple[object, ...]]:
-    """Yields what the start of a merge takes, the first merge, and two that change nothing."""
+    """Yield what the start of a merge takes, the first merge, and two that change nothing."""
     for database in folder.glob("db/tuning.sqlite*"):
         database.unlink()
     size_mib = sum(path.stat().st_size for path in (folder / "db/shards").rglob("*.jsonl")) / 2**20
@@ -76,7 +76,7 @@ def merges(folder: Path) -> Iterator[tuple[object, ...]]:
 
 
 def _merged(folder: Path, builds: Sequence[str]) -> tuple[str, str, str]:
-    """Returns the seconds of wall clock and processor, and the memory, of a merge in a process of its own."""
+    """Return the seconds of wall clock and processor, and the memory, of a merge in a process of its own."""
     command = [sys.executable, "-m", "anole", "merge", *builds]
     began_s = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
@@ -88,7 +88,7 @@ def _merged(folder: Path, builds: Sequence[str]) -> tuple[str, str, str]:
 
 
 def views(database: Path, repeats: int) -> Iterator[tuple[object, ...]]:
-    """Yields how long reading each view takes, for one task by its key and by its label, and for all."""
+    """Yield how long reading each view takes, for one task by its key and by its label, and for all."""
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
         rng = random.Random(0)
         known = connection.execute("select key, label from task order by key").fetchall()
@@ -116,7 +116,7 @@ def _read(
 
 
 def pages(database: Path) -> Iterator[tuple[object, ...]]:
-    """Yields how long the page of each table, view and query takes."""
+    """Yield how long the page of each table, view and query takes."""
     with TemporaryDirectory() as folder, closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -147,7 +147,7 @@ def pages(database: Path) -> Iterator[tuple[object, ...]]:
 
 
 def _loaded(port: int, path: str, tries: int = 1) -> bytes:
-    """Returns what a page holds; a server that does not answer yet is asked again."""
+    """Return what a page holds; a server that does not answer yet is asked again."""
     for left in reversed(range(tries)):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:

@@ -4,7 +4,7 @@
 
 Needs Python 3.12 or later and `pip install hwcomponents==1.0.114 hwcomponents-cacti==1.0.40
 hwcomponents-library==1.0.58 hwcomponents-neurosim`; Anole needs only the file. Energies are in picojoules for one
-access or operation, leakage in microwatts, areas in square micrometres. A memory has one port for reading and writing;
+access or operation, leakage in microwatts, areas in square micrometers. A memory has one port for reading and writing;
 CACTI models depths from 64 on, and the library scales down what is shallower.
 """
 
@@ -24,7 +24,7 @@ COLUMNS = ("technology_nm", "part", "width_bits", "depth", "read_pj", "write_pj"
 
 
 def main() -> None:
-    """Prints a row for each part."""
+    """Print a row for each part."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
     for technology_nm in TECHNOLOGIES_NM:
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def rows(technology_nm: int) -> Iterator[tuple[object, ...]]:
-    """Yields the parts of a technology: operations read only; memory outside of the chip has no area here."""
+    """Yield the parts of a technology: operations read only; memory outside of the chip has no area here."""
     node = technology_nm * 1e-9
     multiplier, adder, dram = AladdinMultiplier(node, width=8), AladdinAdder(node, width=32), LPDDR4(width=64)
     for name, part, cost in (("multiplier", multiplier, multiplier.read()), ("adder", adder, adder.read())):
@@ -47,7 +47,7 @@ def rows(technology_nm: int) -> Iterator[tuple[object, ...]]:
 
 
 def _standing(part: AladdinAdder | AladdinMultiplier | SRAM) -> tuple[float, float]:
-    """Returns what a part leaks in microwatts and its area in square micrometres."""
+    """Return what a part leaks in microwatts and its area in square micrometers."""
     return 1e6 * part.leak_power, 1e12 * part.area
 
 

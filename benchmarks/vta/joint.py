@@ -48,7 +48,7 @@ from anole_vta.templates.design import (
     tiles_of,
     whole_blocks,
 )
-from anole_vta.templates.estimates import least_cycles
+from anole_vta.templates.estimates import min_cycles
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows
 from kit.hypervolume import hypervolume
@@ -63,7 +63,7 @@ _POPULATION = 32
 _WORST = 100.0
 """The logarithm that stands for all objectives of what does not run."""
 
-_HOPE, _LEAST_HOPE = 0.9, 0.2
+_HOPE, _MIN_EXPECTED_GAIN = 0.9, 0.2
 
 Simulated = tuple[int, int]
 """The number of a layer, and of one of its programs."""
@@ -110,16 +110,16 @@ class Layer:
         return np.split(order, np.cumsum(np.bincount(self.accelerators))[:-1])
 
     def rows_of(self, accelerator: int) -> NDArray[np.int64]:
-        """Returns the rows of all configs on an accelerator."""
+        """Return the rows of all configs on an accelerator."""
         return self._rows[accelerator] if accelerator < len(self._rows) else np.empty(0, np.int64)
 
     def repaired(self, values: Sequence[int], accelerator: int) -> int:
-        """Returns the program on an accelerator whose schedule differs from values in the fewest knobs."""
+        """Return the program on an accelerator whose schedule differs from values in the fewest knobs."""
         rows = self.rows_of(accelerator)
         return int(self.programs[rows[np.argmin((self._columns[rows] != values).sum(axis=1))]])
 
     def best(self, costs: NDArray[np.float64], n_accelerators: int) -> NDArray[np.int64]:
-        """Returns the row of the config of least cost on each accelerator, shape (n_accelerators,); -1 for none."""
+        """Return the row of the config of least cost on each accelerator, shape (n_accelerators,); -1 for none."""
         found = np.full(n_accelerators, -1)
         rows = np.flatnonzero(np.isfinite(costs))
         order = rows[np.lexsort((self.joules[rows], costs[rows], self.accelerators[rows]))]
@@ -158,7 +158,7 @@ class Problem:
         return sum(len(layer.cycles) for layer in self.layers)
 
     def points(self, costs: Sequence[NDArray[np.float64]]) -> tuple[Points, list[NDArray[np.int64]]]:
-        """Returns seconds, area and joules on each accelerator if configs take these cycles, and each layer's config.
+        """Return seconds, area and joules on each accelerator if configs take these cycles, and each layer's config.
 
         Infinite cycles are those of configs that are not to be used.
         """
@@ -175,7 +175,7 @@ class Problem:
         return np.stack([latencies_s, self.areas, joules], axis=1), rows
 
     def known(self, simulated: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.float64]]:
-        """Returns the cycles of the configs whose programs are simulated; infinity for others."""
+        """Return the cycles of the configs whose programs are simulated; infinity for others."""
         return [
             np.where(known[layer.programs], layer.cycles[layer.programs], np.inf)
             for layer, known in zip(self.layers, simulated, strict=True)
@@ -188,13 +188,13 @@ class Problem:
         return points[on_front(points)]
 
     def score(self, simulated: Sequence[NDArray[np.bool_]]) -> float:
-        """Returns the hypervolume that simulated programs reach, as a share of the exact front's."""
+        """Return the hypervolume that simulated programs reach, as a share of the exact front's."""
         points, _ = self.points(self.known(simulated))
         return hypervolume(points[on_front(points)], self.front)
 
 
 def main() -> None:
-    """Prints a line for each method, seed and number of programs."""
+    """Print a line for each method, seed and number of programs."""
     parser = described(__doc__)
     parser.add_argument("project", type=Path)
     parser.add_argument("accelerator")
@@ -205,7 +205,7 @@ def main() -> None:
 
 
 def measure(problem: Problem, network: str, seeds: int = SEEDS) -> Iterator[Mapping[str, object]]:
-    """Yields the score of each method after each share of all programs."""
+    """Yield the score of each method after each share of all programs."""
     for method, search in METHODS.items():
         for seed in range(1 if method in DETERMINISTIC else seeds):
             simulated = [np.zeros(len(layer.cycles), dtype=bool) for layer in problem.layers]
@@ -232,7 +232,7 @@ def measure(problem: Problem, network: str, seeds: int = SEEDS) -> Iterator[Mapp
 
 
 def load(accelerator: str, network: str) -> Problem:
-    """Returns a network on all accelerators of a target; the current folder is the project's."""
+    """Return a network on all accelerators of a target; the current folder is the project's."""
     order, paths = find_accelerator(Path("models.yaml"), accelerator)
     (target,) = order.targets
     receipts, path = read_receipts(paths), layout.manifest_path(network, target)
@@ -249,14 +249,14 @@ def load(accelerator: str, network: str) -> Problem:
 
 
 def hardware_of(task: Task) -> set[tuple[int, ...]]:
-    """Returns the values of `HARDWARE` of every accelerator that runs a layer."""
+    """Return the values of `HARDWARE` of every accelerator that runs a layer."""
     space = VtaTarget(task.target).space(task.workload)
     columns = space.columns(space.vectors(space.every_valid_index))
     return set(map(tuple, np.unique(np.stack([columns[name] for name in HARDWARE], axis=1), axis=0).tolist()))
 
 
 def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mapping[tuple[int, ...], int]) -> Layer:
-    """Returns a layer with all its programs, from a trial of each; the numbers are those of accelerators."""
+    """Return a layer with all its programs, from a trial of each; the numbers are those of accelerators."""
     target, workload = VtaTarget(task.target), as_conv2d(task.workload)
     space = target.space(task.workload)
     indices, (identities, programs) = space.every_valid_index, np.unique(space.every_identity, return_inverse=True)
@@ -265,7 +265,7 @@ def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mappin
     rows, inverse = np.unique(hardware, axis=0, return_inverse=True)
     accelerators = np.array([numbers[tuple(row)] for row in rows.tolist()])[inverse]
     base = target.geometry
-    estimated = least_cycles(workload, columns, tiles_of(workload, base, columns)[1], base.bus_bytes)
+    estimated = min_cycles(workload, columns, tiles_of(workload, base, columns)[1], base.bus_bytes)
     cycles = np.full(len(identities), np.inf)
     accesses = np.zeros((len(identities), len(COUNTED)))
     tried = np.searchsorted(identities, space.identities(space.vectors_of([trial.config for trial in trials])))
@@ -286,7 +286,7 @@ Search = Callable[[Problem, np.random.Generator, Sequence[NDArray[np.bool_]]], I
 
 
 def at_random(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
-    """Draws an accelerator that runs all layers, and for each layer a program that fits it."""
+    """Draw an accelerator that runs all layers, and for each layer a program that fits it."""
     while True:
         at = problem.common[rng.integers(len(problem.common))]
         for number, layer in enumerate(problem.layers):
@@ -329,7 +329,7 @@ def nsga2(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.boo
 
 
 def by_layer(preset: str, trials: int = 256) -> Search:
-    """Returns a search that tunes each layer alone by a preset, all layers in turns."""
+    """Return a search that tunes each layer alone by a preset, all layers in turns."""
 
     def search(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
         settings, sequences = PRESETS[preset], []
@@ -349,13 +349,13 @@ def by_layer(preset: str, trials: int = 256) -> Search:
 def by_estimate(
     problem: Problem, _: np.random.Generator, simulated: Sequence[NDArray[np.bool_]]
 ) -> Iterator[Simulated]:
-    """Simulates what lies on the front by a roofline, which simulated programs of the same layer and block correct.
+    """Simulate what lies on the front by a roofline, which simulated programs of the same layer and block correct.
 
     Points are taken from the knee on, each the farthest from those before it; then the front is estimated anew. When
     all of its programs are simulated, the others are expected to be faster than those were, step by step.
     """
     hope = 1.0
-    while hope > _LEAST_HOPE:
+    while hope > _MIN_EXPECTED_GAIN:
         costs = []
         for layer, known in zip(problem.layers, simulated, strict=True):
             is_known, own = known[layer.programs], layer.cycles[layer.programs]
@@ -377,7 +377,7 @@ def by_estimate(
 
 
 def _corrections(problem: Problem, layer: Layer, known: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Returns by how much configs are expected to take longer than their roofline, shape (n,).
+    """Return by how much configs are expected to take longer than their roofline, shape (n,).
 
     It is the median over the layer's simulated programs of the same block, else over all of them, else 1.
     """
@@ -393,7 +393,7 @@ def _corrections(problem: Problem, layer: Layer, known: NDArray[np.bool_]) -> ND
 
 
 def _spread(points: Points) -> list[int]:
-    """Returns the order of points: the knee, then each the farthest from those before it, on logarithmic axes."""
+    """Return the order of points: the knee, then each the farthest from those before it, on logarithmic axes."""
     logs = np.log(points)
     logs /= np.maximum(np.ptp(logs, axis=0), 1e-12)
     order = [knee(points)]

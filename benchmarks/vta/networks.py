@@ -28,7 +28,7 @@ Best = Mapping[str, float]
 
 
 def jobs() -> Iterator[Job]:
-    """Yields network, variant, seed and version; seeds are the outer loop."""
+    """Yield network, variant, seed and version; seeds are the outer loop."""
     for seed in range(SEEDS):
         for variant in VARIANTS:
             for network in networks():
@@ -36,11 +36,11 @@ def jobs() -> Iterator[Job]:
 
 
 def run(job: Job) -> Sequence[Row]:
-    """Replays a search on the table of each layer of a network."""
+    """Replay a search on the table of each layer of a network."""
     network, variant, seed, _ = job
     layers = networks()[network]
     found = {layer: _searched(layer, variant, int(seed)) for layer in layers}
-    seconds = {"latency_s": _least_s(layers, {layer: best for layer, (best, _) in found.items()})}
+    seconds = {"latency_s": _min_s(layers, {layer: best for layer, (best, _) in found.items()})}
     seconds["optimum_s"] = _optimum_s(network)
     counts = {"layers": len(layers), "optimal_layers": sum(is_optimal for _, is_optimal in found.values())}
     return [{name: f"{value:.6f}" for name, value in seconds.items()} | counts]
@@ -64,8 +64,8 @@ ACCELERATOR = Experiment(
 )
 
 
-def _least_s(layers: Mapping[str, int], tried: Mapping[str, Best]) -> float:
-    """Returns the seconds of a network on the block within the bounds that is the best for it.
+def _min_s(layers: Mapping[str, int], tried: Mapping[str, Best]) -> float:
+    """Return the seconds of a network on the block within the bounds that is the best for it.
 
     As in a build, a layer has the default config unless a tried config on the block is faster.
     """
@@ -83,7 +83,7 @@ def _least_s(layers: Mapping[str, int], tried: Mapping[str, Best]) -> float:
 @cache
 def _optimum_s(network: str) -> float:
     layers = networks()[network]
-    return _least_s(layers, {layer: _all_blocks(layer) for layer in layers})
+    return _min_s(layers, {layer: _all_blocks(layer) for layer in layers})
 
 
 @cache
@@ -92,7 +92,7 @@ def _all_blocks(layer: str) -> Best:
 
 
 def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
-    """Returns the least latency in microseconds of each block that occurs in some configs."""
+    """Return the least latency in microseconds of each block that occurs in some configs."""
     columns = table.space.columns(table.space.vectors(table.space.every_valid_index[rows]))
     blocks = zip(*(columns[name].tolist() for name in BLOCK), strict=True)
     best: dict[str, float] = {}
@@ -105,7 +105,7 @@ def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
 
 @cache
 def _defaults_us(layer: str) -> Best:
-    """Returns the latency in microseconds of a layer's default config on each block."""
+    """Return the latency in microseconds of a layer's default config on each block."""
     table, target = _table(layer), VtaTarget(DESCRIPTION)
     found = {}
     for block in _all_blocks(layer):

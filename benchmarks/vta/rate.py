@@ -29,14 +29,14 @@ COLUMNS = ("layer", "hardware", "instructions", "cycles", "lower_s", "simulate_s
 
 
 def main() -> None:
-    """Prints the lines, and the medians to standard error."""
+    """Print the lines, and the medians to standard error."""
     parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=40, help="number of configs of each layer and mode")
     print_rows(COLUMNS, measure(parser.parse_args().configs))
 
 
 def measure(n_configs: int) -> Iterator[dict[str, object]]:
-    """Yields the row of each program; the medians are printed after those of each mode."""
+    """Yield the row of each program; the medians are printed after those of each mode."""
     layers = [layer for layer, _ in layers_of("resnet18") if layer.kernel != (1, 1) or layer.height > 1]
     for hardware in ("fixed", "search"):
         target, seconds = VtaTarget(describe_vta(hardware=hardware)), []

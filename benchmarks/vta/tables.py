@@ -74,7 +74,7 @@ _CHUNK = 16
 
 
 def main() -> None:
-    """Writes the missing tables."""
+    """Write the missing tables."""
     parser = described(__doc__)
     parser.add_argument("--models", nargs="?", const="", help=f"all, or comma-separated, from {', '.join(MODELS)}")
     parser.add_argument("--processes", type=int, default=available_cores())
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def layers_of(model: str) -> list[tuple[Conv2d, int]]:
-    """Returns the distinct layers of a torchvision network that the accelerator runs, and how often each occurs."""
+    """Return the distinct layers of a torchvision network that the accelerator runs, and how often each occurs."""
     from anole.extract.graph import find_layers
 
     target = VtaTarget(DESCRIPTION)
@@ -111,7 +111,7 @@ def layers_of(model: str) -> list[tuple[Conv2d, int]]:
 
 
 def networks() -> dict[str, dict[str, int]]:
-    """Returns how often each layer, by the name of its table, occurs in each network that has tables."""
+    """Return how often each layer, by the name of its table, occurs in each network that has tables."""
     found: dict[str, dict[str, int]] = {}
     for row in read_rows(NETWORKS):
         found.setdefault(row["network"], {})[row["layer"]] = int(row["count"])
@@ -119,24 +119,24 @@ def networks() -> dict[str, dict[str, int]]:
 
 
 def costs_of(table: Table) -> NDArray[np.float64]:
-    """Returns the cost in seconds of every config of a table, shape (n,); infinity for failures."""
+    """Return the cost in seconds of every config of a table, shape (n,); infinity for failures."""
     return np.nan_to_num(table.costs_s, nan=np.inf, posinf=np.inf)
 
 
 def gaps_of(table: Table, found: Replay) -> NDArray[np.float64]:
-    """Returns, after each trial, by how much more than the optimum the best one so far costs, shape (n_trials,)."""
+    """Return, after each trial, by how much more than the optimum the best one so far costs, shape (n_trials,)."""
     costs_s = costs_of(table)
     rows = table.rows([trial.config for trial in found.trials])
     return np.asarray(np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1)
 
 
 def table_path(layer: Conv2d) -> Path:
-    """Returns the path of a layer's table with VTA's own buffers."""
+    """Return the path of a layer's table with VTA's own buffers."""
     return TABLES / f"{_name(layer)}.json"
 
 
 def buffer_table_path(layer: Conv2d) -> Path:
-    """Returns the path of a layer's table with searched buffers."""
+    """Return the path of a layer's table with searched buffers."""
     return BUFFER_TABLES / f"{_name(layer)}.csv.xz"
 
 
@@ -145,14 +145,14 @@ def _name(layer: Conv2d) -> str:
 
 
 def buffer_tables() -> dict[str, Path]:
-    """Returns the tables with searched buffers that there are, by name."""
+    """Return the tables with searched buffers that there are, by name."""
     paths = {_name(layer): buffer_table_path(layer) for layer in LAYERS}
     return {name: path for name, path in paths.items() if path.exists()}
 
 
 @cache
 def buffer_table(name: str) -> Table:
-    """Returns the table of a layer with searched buffers: the latency of every valid config of its whole space.
+    """Return the table of a layer with searched buffers: the latency of every valid config of its whole space.
 
     Raises:
         StoreError: there is no such table, or it was simulated with other programs than the template has now.
@@ -172,7 +172,7 @@ def buffer_table(name: str) -> Table:
 
 
 def distinct_programs(layer: Conv2d, space: Space) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the distinct programs of all valid configs of a space.
+    """Return the distinct programs of all valid configs of a space.
 
     Returns:
         The rows of `programs_of`, sorted; a valid index that has each; and which of them each valid config has.
@@ -188,7 +188,7 @@ def distinct_programs(layer: Conv2d, space: Space) -> tuple[NDArray[np.int64], N
 
 
 def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
-    """Simulates all programs of a layer's space; returns a file with a line for each."""
+    """Simulate all programs of a layer's space; return a file with a line for each."""
     began_s = time.perf_counter()
     space = VtaTarget(DESCRIPTION).space(layer)
     programs, indices, of_each = distinct_programs(layer, space)

@@ -63,7 +63,7 @@ def main() -> None:
 
 @cache
 def suite() -> dict[str, Any]:
-    """Returns the node cases of the ``onnx`` package, by name."""
+    """Return the node cases of the ``onnx`` package, by name."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
@@ -79,7 +79,7 @@ def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
 
 
 def outside_why(case: Any) -> str | None:
-    """Returns why a case is outside of what Anole is for, or None."""
+    """Return why a case is outside of what Anole is for, or None."""
     graph = case.model.graph
     for value in (*graph.input, *graph.output):
         kind = value.type.WhichOneof("value")
@@ -106,7 +106,7 @@ def outside_why(case: Any) -> str | None:
 
 
 def constant_inputs(case: Any) -> list[str]:
-    """Returns the inputs that decide a shape, in the graph's order."""
+    """Return the inputs that decide a shape, in the graph's order."""
     base = _base(case)
     found = {
         node.input[index]
@@ -124,12 +124,12 @@ def _shape_inputs(node: Any) -> tuple[int, ...]:
 
 
 def _base(case: Any) -> Any:
-    """Returns the case with the operator whose definition a case is, or the case itself."""
+    """Return the case with the operator whose definition a case is, or the case itself."""
     return suite().get(re.sub(r"_expanded.*", "", case.name), case)
 
 
 def run_case(name: str, folder: Path) -> Outcome:
-    """Runs a case of `suite` in this process."""
+    """Run a case of `suite` in this process."""
     from onnx.backend.test.runner import Runner
 
     case = suite()[name]
@@ -145,19 +145,19 @@ def run_case(name: str, folder: Path) -> Outcome:
 
 
 def _rounding(expected: Iterable[Any]) -> float:
-    """Returns what rounding floats of the outputs' size may cost; some expected zeros are such remainders."""
+    """Return what rounding floats of the outputs' size may cost; some expected zeros are such remainders."""
     floats = [array for array in expected if array.dtype in (np.float16, np.float32)]
     sizes = [np.finfo(array.dtype).eps * np.abs(array[np.isfinite(array)]).max(initial=0) for array in floats]
     return 4 * float(max(sizes, default=0))
 
 
 def _arrays(values: Iterable[Any]) -> list[Any]:
-    """Returns arrays of inputs or outputs, some of which are stored as ONNX's tensors."""
+    """Return arrays of inputs or outputs, some of which are stored as ONNX's tensors."""
     return [numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value) for value in values]
 
 
 def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
-    """Returns the outputs of a case, whose inputs that decide a shape are made constants of the file."""
+    """Return the outputs of a case, whose inputs that decide a shape are made constants of the file."""
     arrays = {value.name: array for value, array in zip(case.model.graph.input, inputs, strict=True)}
     proto = onnx.ModelProto()
     proto.CopyFrom(case.model)

@@ -72,7 +72,7 @@ class Limits:
 
 
 def run_job(command: Sequence[str], limits: Limits) -> Row:
-    """Runs a command, and returns what it reported until it ended, and why it ended; none of its processes is left."""
+    """Run a command, and return what it reported until it ended, and why it ended; none of its processes is left."""
     with TemporaryDirectory(prefix="zoo-") as name:
         folder = Path(name)
         paths = [str(_HOME), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -90,7 +90,7 @@ def run_job(command: Sequence[str], limits: Limits) -> Row:
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
-    """Waits until a process ends, or is beyond a limit; returns why, unless it ended by itself."""
+    """Wait until a process ends, or is beyond a limit; returns why, unless it ended by itself."""
     ends_s = time.monotonic() + limits.seconds
     while process.poll() is None:
         if time.monotonic() > ends_s:
@@ -113,14 +113,14 @@ def _reported(folder: Path, reason: str | None) -> Row:
 
 
 def write_report(row: Row) -> None:
-    """Replaces the report of the job that calls it as a whole, since it may be ended at any time."""
+    """Replace the report of the job that calls it as a whole, since it may be ended at any time."""
     beside = REPORT.with_suffix(".new")
     beside.write_text(json.dumps({name: value for name, value in row.items() if name in COLUMNS}))
     beside.replace(REPORT)
 
 
 def memory_bytes(pid: int) -> int:
-    """Returns the memory that a process and its descendants have together."""
+    """Return the memory that a process and its descendants have together."""
     total = 0
     for process in descendants(pid):
         with suppress(psutil.Error):
@@ -129,7 +129,7 @@ def memory_bytes(pid: int) -> int:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """Returns a process and all that it started and that still run; none if it is gone."""
+    """Return a process and all that it started and that still run; none if it is gone."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -138,7 +138,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def _kill(pid: int) -> None:
-    """Ends a process, its descendants, which may have groups of their own, and its group."""
+    """End a process, its descendants, which may have groups of their own, and its group."""
     kills: list[tuple[Callable[[int, int], None], int]] = [(os.kill, each.pid) for each in descendants(pid)]
     for kill, whom in (*kills, (os.killpg, pid)):
         with suppress(ProcessLookupError):
@@ -146,6 +146,6 @@ def _kill(pid: int) -> None:
 
 
 def shown(reason: str) -> str:
-    """Returns a reason on one line, and not longer than a line may be."""
+    """Return a reason on one line, and not longer than a line may be."""
     line = " ".join(reason.split())
     return line if len(line) <= _WORDS else line[: _WORDS - 3] + "..."

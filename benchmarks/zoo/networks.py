@@ -46,13 +46,13 @@ class Network:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def model(self, name: str) -> ModelSpec:
-        """Returns its entry under a name."""
+        """Return its entry under a name."""
         source = self.source or f"torch:benchmarks.zoo.networks:{name}"
         return ModelSpec(name, source, self.inputs, dtypes=self.dtypes, values=self.values)
 
 
 def __getattr__(name: str) -> Make:
-    """Returns the factory of a network, whose weights are drawn so that its outputs depend on its input."""
+    """Return the factory of a network, whose weights are drawn so that its outputs depend on its input."""
     network = zoo().get(name)
     if network is None or network.make is None:
         raise AttributeError(name)
@@ -71,7 +71,7 @@ def _drawn(name: str, network: Network) -> nn.Module:
 
 @cache
 def zoo() -> dict[str, Network]:
-    """Returns all networks, by name; those of packages that are not installed are left out."""
+    """Return all networks, by name; those of packages that are not installed are left out."""
     return {**_timm(), **_torchvision(), **_transformers(), **_own(), **_packages()}
 
 
@@ -113,7 +113,7 @@ class FirstOutput(nn.Module):
         self.network, self.names = network, names
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Returns the first output."""
+        """Return the first output."""
         found: torch.Tensor = self.network(**dict(zip(self.names, inputs, strict=True)), return_dict=False)[0]
         return found
 
@@ -157,7 +157,7 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(width, 2, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns a map of two classes."""
+        """Return a map of two classes."""
         kept = []
         for level, block in enumerate(self.down):
             x = block(nn.functional.max_pool2d(x, 2) if level else x)
@@ -183,7 +183,7 @@ class DenseResidual(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns the input and a fifth of what is added to it."""
+        """Return the input and a fifth of what is added to it."""
         kept = [x]
         for layer in self.layers[:-1]:
             kept.append(nn.functional.leaky_relu(layer(torch.cat(kept, 1)), 0.2))
@@ -202,7 +202,7 @@ class Enlarger(nn.Module):
         self.head = nn.Conv2d(width, 3, 3, padding=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns the larger picture."""
+        """Return the larger picture."""
         x = self.stem(x)
         x = x + self.blocks(x)
         for layer in self.up:
@@ -222,7 +222,7 @@ class WaveNet(nn.Module):
         self.head = nn.Conv1d(width, 64, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns 64 numbers for each sample."""
+        """Return 64 numbers for each sample."""
         x = self.stem(x)
         total = torch.zeros_like(x)
         for gate, mix in zip(self.gates, self.mixes, strict=True):
@@ -242,13 +242,13 @@ class Recurrent(nn.Module):
         self.head = nn.Linear(256 if settings.get("bidirectional") else 128, 32)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns 32 numbers for each step."""
+        """Return 32 numbers for each step."""
         found: torch.Tensor = self.head(self.cells(x)[0])
         return found
 
 
 class SpokenWords(nn.Module):
-    """Convolutions and two recurrent layers, as networks that recognise text and speech have them."""
+    """Convolutions and two recurrent layers, as networks that recognize text and speech have them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ class SpokenWords(nn.Module):
         self.head = nn.Linear(128, 40)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns 40 numbers for each column of four."""
+        """Return 40 numbers for each column of four."""
         found: torch.Tensor = self.head(self.cells(self.stem(x).permute(0, 3, 1, 2).flatten(2))[0])
         return found
 
@@ -288,7 +288,7 @@ def _packages() -> dict[str, Network]:
 
 
 def _installed(package: str) -> list[metadata.PackagePath]:
-    """Returns the files of a package; none if it is not installed."""
+    """Return the files of a package; none if it is not installed."""
     try:
         return metadata.files(package) or []
     except metadata.PackageNotFoundError:

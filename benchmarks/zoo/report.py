@@ -21,7 +21,7 @@ _SLOWEST = 5
 
 
 def main() -> None:
-    """Prints the report of the CSV on standard input."""
+    """Print the report of the CSV on standard input."""
     described(__doc__).parse_args()
     rows = list(csv.DictReader(sys.stdin))
     for section in (by_group(rows), slowest(rows), far(rows), not_done(rows), seconds(rows)):
@@ -29,13 +29,13 @@ def main() -> None:
 
 
 def group(row: Row) -> str:
-    """Returns where a network is from."""
+    """Return where a network is from."""
     package = next((title for start, title in GROUPS.items() if row["network"].startswith(start)), None)
     return package or (FILES if row["source"].endswith(".onnx") else OWN)
 
 
 def by_group(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a table of how far the networks of each group came; means are geometric."""
+    """Yield a table of how far the networks of each group came; means are geometric."""
     columns = ("extracted", "compiled", "right")
     yield from head("networks", "tried", *columns, "speedup, mean", "range", "below 1x", "noise missed")
     groups = {name: [row for row in rows if group(row) == name] for name in dict.fromkeys(map(group, rows))}
@@ -52,12 +52,12 @@ def by_group(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def speedups(rows: Iterable[Row]) -> list[float]:
-    """Returns the speedups over ONNX Runtime of the networks that it runs."""
+    """Return the speedups over ONNX Runtime of the networks that it runs."""
     return [float(row["speedup"]) for row in rows if row["speedup"]]
 
 
 def slowest(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a table of the networks with the smallest speedups, each with the kernel that takes most of its time."""
+    """Yield a table of the networks with the smallest speedups, each with the kernel that takes most of its time."""
     yield from head("slowest", "speedup", "quartiles", "ms", "kernel that takes the most time")
     compared = sorted((row for row in rows if row["speedup"]), key=lambda row: float(row["speedup"]))
     for row in compared[:_SLOWEST]:
@@ -67,7 +67,7 @@ def slowest(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def far(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each network with kernels that take more than 3 % of its time below 30 % of the roof."""
+    """Yield a line for each network with kernels that take more than 3 % of its time below 30 % of the roof."""
     yield from head("far from the roof", "speedup", "ms", "kernels")
     for row in rows:
         if row["far"]:
@@ -78,13 +78,13 @@ def far(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def not_done(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a line for each network that did not go all the way, with the reason."""
+    """Yield a line for each network that did not go all the way, with the reason."""
     yield from head("did not go all the way", "stage", "reason")
     yield from (line(row["network"], row["stage"], row["reason"]) for row in rows if row["stage"] != DONE)
 
 
 def seconds(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields a table of how long the stages took."""
+    """Yield a table of how long the stages took."""
     yield from head("seconds", "mean", "median", "most")
     for column in ("extract_s", "compile_s"):
         found = [(float(row[column]), row["network"]) for row in rows if row[column]]

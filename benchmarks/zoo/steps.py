@@ -33,7 +33,7 @@ _NOISE = 0.01
 
 
 def main() -> None:
-    """Works on one network; `sweep.py` calls it."""
+    """Work on one network; `sweep.py` calls it."""
     parser = described(__doc__)
     parser.add_argument("network", help="its name in the zoo")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def work_on(name: str, rounds: int, mutate: bool) -> None:
-    """Extracts, compiles, evaluates and times a network in the working directory."""
+    """Extract, compile, evaluate and time a network in the working directory."""
     row: Row = {}
 
     @contextmanager
@@ -82,7 +82,7 @@ def work_on(name: str, rounds: int, mutate: bool) -> None:
 
 
 def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
-    """Returns a network's entry, this machine's processor, and the manifest."""
+    """Return a network's entry, this machine's processor, and the manifest."""
     from anole.extract.tasks import extract_tasks
     from anole.targets import get_target
     from anole.targets.cpu.settings import describe_cpu
@@ -95,7 +95,7 @@ def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
 
 
 def _evaluate(row: Row) -> str | None:
-    """Evaluates the build as a user does; returns why it was refused."""
+    """Evaluate the build as a user does; returns why it was refused."""
     command = [sys.executable, "-m", "anole", "evaluate", str(_FOLDER), "--output", str(_EVALUATION)]
     done = subprocess.run([*command, "--rounds", _ROUNDS], capture_output=True, text=True, check=False)
     lines = done.stderr.strip().splitlines()
@@ -111,7 +111,7 @@ def _evaluate(row: Row) -> str | None:
 
 
 def _compare(row: Row, rounds: int) -> None:
-    """Times the build beside ONNX Runtime, which may be unable to run the network."""
+    """Time the build beside ONNX Runtime, which may be unable to run the network."""
     from benchmarks.networks.compare import compare
 
     own, *others = compare(_FOLDER, ["onnxruntime"], Pace(rounds=rounds), Path("absent.sqlite"))
@@ -122,7 +122,7 @@ def _compare(row: Row, rounds: int) -> None:
 
 
 def _slowest() -> tuple[str, str]:
-    """Returns the kernels that take the most time, and those that take much and are far from the roof."""
+    """Return the kernels that take the most time, and those that take much and are far from the roof."""
     command = [sys.executable, "-m", "anole", "profile", str(_FOLDER), "--json", "--seconds", "1"]
     profile = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     rows = sorted(profile["rows"], key=lambda each: -each["share"])
@@ -131,7 +131,7 @@ def _slowest() -> tuple[str, str]:
 
 
 def _described(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Returns the share of the time, and the share of the roof, of kernels, with their layers."""
+    """Return the share of the time, and the share of the roof, of kernels, with their layers."""
     return "; ".join(
         f"{each['kernel']} {each['share']:.0%} of the time, {each['roofline']:.0%} of the roof"
         f" ({' '.join(each['layers'])})"
@@ -140,7 +140,7 @@ def _described(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def uncaught(build: Build, threads: int) -> list[str]:
-    """Returns those of the first, the middle and the last layer in which noise of 1 % would not be noticed.
+    """Return those of the first, the middle and the last layer in which noise of 1 % would not be noticed.
 
     The noise is in the reference's weights instead of the build's, so that nothing is compiled again.
     """
@@ -169,7 +169,7 @@ def uncaught(build: Build, threads: int) -> list[str]:
 
 
 def layers_of(network: Any, run: Any) -> list[str]:
-    """Returns the convolutions and linear layers that a network runs, in order."""
+    """Return the convolutions and linear layers that a network runs, in order."""
     import torch
 
     names = []

@@ -31,7 +31,7 @@ from benchmarks.zoo.networks import Network, zoo
 
 
 def main() -> None:
-    """Adds a line to a file for each network that it lacks."""
+    """Add a line to a file for each network that it lacks."""
     parser = described(__doc__)
     parser.add_argument("file", type=Path, help="the file of all results, which is continued")
     parser.add_argument("--networks", default="", help="comma-separated; a name's beginning stands for all such names")
@@ -63,12 +63,12 @@ def main() -> None:
 
 
 def is_other(row: Row, codes: Sequence[str] | None) -> bool:
-    """Returns whether a row is of other code than these; False, if there are none."""
+    """Whether a row is of other code than these; False, if there are none."""
     return codes is not None and row.get("code") not in codes
 
 
 def _code() -> str:
-    """Returns the beginning of git's name of the library's folder, which tells one state of its code from others."""
+    """Return the beginning of git's name of the library's folder, which tells one state of its code from others."""
     command = ["git", "rev-parse", "--short=8", "HEAD:lib"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return done.stdout.strip()
@@ -80,7 +80,7 @@ def _described(name: str, network: Network) -> Row:
 
 
 def chosen(names: Iterable[str], wanted: str) -> list[str]:
-    """Returns the names that begin with one of the comma-separated words; all, if there is no word.
+    """Return the names that begin with one of the comma-separated words; all, if there is no word.
 
     Raises:
         SystemExit: no name begins with one of the words.
@@ -92,7 +92,7 @@ def chosen(names: Iterable[str], wanted: str) -> list[str]:
 
 
 def read(path: Path) -> list[Row]:
-    """Returns the whole lines of a file of results; one that an interruption cut short is left out."""
+    """Return the whole lines of a file of results; one that an interruption cut short is left out."""
     if not path.exists():
         return []
     whole = path.read_bytes().rpartition(b"\n")[0].decode()
@@ -100,7 +100,7 @@ def read(path: Path) -> list[Row]:
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Replaces a file of results as a whole."""
+    """Replace a file of results as a whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".new")
     with beside.open("w", encoding="utf-8", newline="") as file:

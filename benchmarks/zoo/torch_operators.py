@@ -57,7 +57,7 @@ class Call(torch.nn.Module):
         self.tensors = {f"input_{place}": _dense(self._given[place].detach()) for place in self._places}
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """Calls the operator."""
+        """Call the operator."""
         given = list(self._given)
         for place, tensor in zip(self._places, tensors, strict=True):
             given[place] = tensor
@@ -75,7 +75,7 @@ def main() -> None:
 
 @cache
 def table() -> dict[str, Any]:
-    """Returns torch's table of operators, by name."""
+    """Return torch's table of operators, by name."""
     # Torch's tests would forbid this process to set flags of its backends.
     with patch.object(torch.backends, "disable_global_flags"):
         from torch.testing._internal.common_methods_invocations import op_db
@@ -84,7 +84,7 @@ def table() -> dict[str, Any]:
 
 
 def case_names(patterns: Iterable[str] = ("*",)) -> list[str]:
-    """Returns the names of cases: operator, type and number of the sample; samples are spread over those of torch."""
+    """Return the names of cases: operator, type and number of the sample; samples are spread over those of torch."""
     names = []
     for operator, entry in table().items():
         for dtype in DTYPES:
@@ -111,7 +111,7 @@ def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
 
 
 def run_case(name: str, folder: Path) -> Outcome:
-    """Runs a case in this process; the folder is not needed."""
+    """Run a case in this process; the folder is not needed."""
     from anole.config.entries import ModelSpec
     from anole.extract.decompose import decompose
     from anole.extract.graph import normalize
@@ -145,7 +145,7 @@ def run_case(name: str, folder: Path) -> Outcome:
 
 
 def _taken(operator: str, sample: Any, places: Any) -> torch.Tensor:
-    """Returns what an operator's data holds at the places that it returns."""
+    """Return what an operator's data holds at the places that it returns."""
     data, places = sample.input, torch.as_tensor(places)
     dim = sample.kwargs.get("dim", (*sample.args[_DIM_PLACES[operator] :], -1)[0])
     is_plain = data.dim() == 0 or places.dim() == data.dim()
@@ -162,7 +162,7 @@ def _called(program: torch.export.ExportedProgram) -> list[torch._ops.OpOverload
 
 
 def _untaken(core: torch.export.ExportedProgram, program: torch.export.ExportedProgram) -> str | None:
-    """Returns why an operator is outside, or None.
+    """Return why an operator is outside, or None.
 
     Args:
         core: what torch decomposes it to.
@@ -186,7 +186,7 @@ def _untaken(core: torch.export.ExportedProgram, program: torch.export.ExportedP
 
 
 def _unordered(core: torch.export.ExportedProgram, inputs: list[torch.Tensor]) -> str | None:
-    """Returns why a comparison is outside, or None; no target looks for what is no number at the price of its speed."""
+    """Return why a comparison is outside, or None; no target looks for what is no number at the price of its speed."""
     extremes = {"amax", "amin", "argmax", "argmin", "max", "min"} & {each._schema.name[6:] for each in _called(core)}
     if extremes and any(value.is_floating_point() and bool(value.isnan().any()) for value in inputs):
         return f"takes what is no number for {', '.join(sorted(extremes))}"
@@ -199,7 +199,7 @@ def _is_symbolic(value: Any) -> bool:
 
 
 def _unfit(inputs: list[Any], outputs: list[Any]) -> str | None:
-    """Returns why values are outside, or None."""
+    """Return why values are outside, or None."""
     for what, values in (("takes", inputs), ("returns", outputs)):
         if not values or not all(isinstance(value, torch.Tensor) for value in values):
             return f"{what} no tensor, or something else"
@@ -213,7 +213,7 @@ def _unfit(inputs: list[Any], outputs: list[Any]) -> str | None:
 
 
 def _compared(found: list[Any], expected: list[torch.Tensor]) -> Outcome:
-    """Return whether outputs are right or wrong, and why."""
+    """Whether outputs are right or wrong, and why."""
     if len(found) != len(expected):
         return Outcome("wrong", f"{len(found)} outputs instead of {len(expected)}")
     for array, tensor in zip(found, expected, strict=True):

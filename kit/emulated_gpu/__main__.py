@@ -10,7 +10,7 @@ from kit.emulated_gpu.machine import environment
 
 
 def main() -> None:
-    """Runs the command of the arguments and exits with its status; with 127 if there is no such program."""
+    """Run the command of the arguments and exits with its status; with 127 if there is no such program."""
     command = sys.argv[1:]
     if not command:
         sys.exit("usage: python -m kit.emulated_gpu COMMAND [ARGUMENTS]")

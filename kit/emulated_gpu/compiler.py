@@ -29,7 +29,7 @@ _ACCESS_CHECKS = ("-fsanitize=thread", "--param", "tsan-instrument-func-entry-ex
 
 
 def translated(source: str) -> str:
-    """Returns CUDA C++ as C++ of `device/kernel.h`: with the places of shared arrays, and a way to call each kernel."""
+    """Return CUDA C++ as C++ of `device/kernel.h`: with the places of shared arrays, and a way to call each kernel."""
     placed = _SHARED.sub(r'\1 static \2 \3[\4]; emulated_shared("\3", \3, sizeof \3);', source)
     placed = _DYNAMIC.sub(r"\1* \2 = static_cast<\1*>(emulated_dynamic_shared());", placed)
     # The compiler may take a vector apart, and then its place need not be aligned any more.
@@ -39,7 +39,7 @@ def translated(source: str) -> str:
 
 
 def compile_kernels(source: str, library: Path, include: Path) -> None:
-    """Compiles CUDA C++.
+    """Compile CUDA C++.
 
     Raises:
         TargetError: a kernel has too much shared memory, or the compiler refuses it.
@@ -70,7 +70,7 @@ def _run(command: list[str], folder: str) -> None:
 
 
 def main() -> None:
-    """Compiles the file of the first argument to that of the second; the third is the folder of CUDA's headers."""
+    """Compile the file of the first argument to that of the second; the third is the folder of CUDA's headers."""
     source, library, include = map(Path, sys.argv[1:])
     try:
         compile_kernels(source.read_text(encoding="utf-8"), library, include)

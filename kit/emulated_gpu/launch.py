@@ -34,7 +34,7 @@ def launch(
     arguments: Sequence[NDArray[Any]],
     dynamic_shared_bytes: int = 0,
 ) -> list[NDArray[Any]]:
-    """Compiles CUDA C++, launches one kernel, whose parameters are pointers, and returns its arguments after the run.
+    """Compile CUDA C++, launches one kernel, whose parameters are pointers, and returns its arguments after the run.
 
     Raises:
         TargetError: the device finds a fault; the message says which.

@@ -23,7 +23,7 @@ _CUDA, _RUNTIME = "libcuda.so.1", "libcudart.so.13"
 
 
 def absence() -> str | None:
-    """Returns why no GPU can be emulated here, or None if one can."""
+    """Return why no GPU can be emulated here, or None if one can."""
     for tool in ("g++", "nm"):
         if shutil.which(tool) is None:
             return f"found no {tool}, which builds the emulated GPU"
@@ -31,7 +31,7 @@ def absence() -> str | None:
 
 
 def environment(arch: str = "sm_90") -> dict[str, str]:
-    """Returns the environment variables of programs that are to find an emulated GPU, after building it if need be.
+    """Return the environment variables of programs that are to find an emulated GPU, after building it if need be.
 
     Raises:
         MachineError: no GPU can be emulated here.
@@ -53,7 +53,7 @@ def environment(arch: str = "sm_90") -> dict[str, str]:
 
 
 def _built() -> Path:
-    """Returns the folder of the emulated GPU, which is kept for the next time."""
+    """Return the folder of the emulated GPU, which is kept for the next time."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = caches / "anole" / f"emulated-gpu-{_key()}"
     if folder.exists():
@@ -71,7 +71,7 @@ def _built() -> Path:
 
 
 def _key() -> str:
-    """Returns what the build depends on, as a short name."""
+    """Return what the build depends on, as a short name."""
     texts = [path.read_bytes() for path in sorted(DEVICE.rglob("*")) if path.is_file()]
     places = (sys.executable, str(DEVICE), compiler_environment()["CUDA_PATH"])
     texts += [Path(__file__).read_bytes(), *(place.encode() for place in places)]
@@ -96,7 +96,7 @@ def _build(folder: Path) -> None:
 
 
 def _other_functions(toolkit: Path) -> str:
-    """Returns C of the runtime's functions that TVM does not call; libraries that name them then load, such as torch's.
+    """Return C of the runtime's functions that TVM does not call; libraries that name them then load, such as torch's.
 
     They say that there is no device.
     """

@@ -37,7 +37,7 @@ class EmulatedGpu:
         self.close()
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Calls a function in the process; it must be importable there, such as those of `programs`.
+        """Call a function in the process; it must be importable there, such as those of `programs`.
 
         If the process ends, the next call has a new one.
 
@@ -65,7 +65,7 @@ class EmulatedGpu:
         return answer  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -83,7 +83,7 @@ class EmulatedGpu:
 
 
 def serve() -> None:
-    """Calls functions as they are asked for on standard input, until that ends."""
+    """Call functions as they are asked for on standard input, until that ends."""
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # What functions print does not get among the answers.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -95,7 +95,7 @@ def serve() -> None:
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Returns whether a call succeeded, and its result or why it failed."""
+    """Whether a call succeeded, and its result or why it failed."""
     try:
         return True, function(*arguments)
     except Exception as error:

@@ -18,7 +18,7 @@ from anole.commands.stages import (
     evaluate,
     extract,
     merge,
-    quantise,
+    quantize,
     refine,
     tune,
     tune_together,
@@ -51,7 +51,7 @@ main.add_sections(
         "The project": (init, plan, lock),
         "Stages, which snakemake runs": (
             describe,
-            quantise,
+            quantize,
             extract,
             tune,
             tune_together,

@@ -40,7 +40,7 @@ class Range:
         return f"from {self.low:.10g} to {self.high:.10g}" if self.high < math.inf else f"of at least {self.low:.10g}"
 
 
-class Misfit(ValueError):
+class DecodeError(ValueError):
     """A plain value that a dataclass cannot be made from.
 
     Attributes:
@@ -52,14 +52,14 @@ class Misfit(ValueError):
         self.place, self.problem = place, problem
         super().__init__(f"{place or 'the value'} {problem}")
 
-    def within(self, outer: str) -> Misfit:
-        """Returns the misfit of the value that has this one at a place."""
+    def within(self, outer: str) -> DecodeError:
+        """Return the misfit of the value that has this one at a place."""
         dot = "" if not self.place or self.place.startswith("[") else "."
-        return Misfit(f"{outer}{dot}{self.place}", self.problem)
+        return DecodeError(f"{outer}{dot}{self.place}", self.problem)
 
 
-def to_plain(value: Any) -> Any:
-    """Returns a dataclass, or what a field of one holds, as plain JSON values.
+def encode(value: Any) -> Any:
+    """Return a dataclass, or what a field of one holds, as plain JSON values.
 
     Every field is written, None as null. The fields of a dataclass that is annotated as `FLAT` stand among those of the
     dataclass that holds it. The values of a mapping are dataclasses, or plain already.
@@ -69,45 +69,45 @@ def to_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain: dict[str, Any] = {}
         for column in _columns(type(value)):
-            own = to_plain(getattr(value, column.name))
+            own = encode(getattr(value, column.name))
             plain |= own if column.flat else {column.name: own}
         return plain
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, Mapping):
         held = dataclasses.is_dataclass(next(iter(value.values()), None))
-        return {name: to_plain(each) for name, each in value.items()} if held else dict(value)
+        return {name: encode(each) for name, each in value.items()} if held else dict(value)
     if isinstance(value, (tuple, list)):
-        return [to_plain(each) for each in value]
+        return [encode(each) for each in value]
     return str(value) if isinstance(value, PurePath) else value
 
 
-def from_plain(cls: type[T], plain: object, strict: bool = False) -> T:
-    """Returns the dataclass that `to_plain` made plain.
+def decode(cls: type[T], plain: object, strict: bool = False) -> T:
+    """Return the dataclass that `encode` made plain.
 
     A field that may be null may be absent. If users wrote the value (`strict`), so may fields with a default, unknown
     fields are refused, and a whole number may stand for a float. In documents only fields that are annotated as `LATER`
     may be absent, and unknown ones are left out.
 
     Raises:
-        Misfit: the value does not have the dataclass's fields, or one of another type.
+        DecodeError: the value does not have the dataclass's fields, or one of another type.
     """
     return cast(T, _reader(cast(Any, cls), strict).read(plain))
 
 
 def read_given(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of those fields of a dataclass that users wrote, see `from_plain`.
+    """Return the values of those fields of a dataclass that users wrote, see `decode`.
 
     Raises:
-        Misfit: a field is unknown, or its value is not allowed.
+        DecodeError: a field is unknown, or its value is not allowed.
     """
     hints = {column.name: column.hint for column in _columns(cls)}
-    _refuse_unknown(plain, hints)
+    _check_unknown(plain, hints)
     return {name: _read_at(name, _reader(hints[name], True), value) for name, value in plain.items()}
 
 
 def unset(value: Any) -> frozenset[str]:
-    """Returns the names of a dataclass's fields that are annotated as `LATER` and have their defaults."""
+    """Return the names of a dataclass's fields that are annotated as `LATER` and have their defaults."""
     return frozenset(
         column.name
         for column in _columns(cast(type, type(value)))
@@ -116,7 +116,7 @@ def unset(value: Any) -> frozenset[str]:
 
 
 def flat_fields(cls: type, prefix: str = "") -> Mapping[str, str]:
-    """Returns the path to each value of a dataclass's plain form, such as ``measurement.status``, by its name there."""
+    """Return the path to each value of a dataclass's plain form, such as ``measurement.status``, by its name there."""
     paths: dict[str, str] = {}
     for column in _columns(cls):
         path = prefix + column.name
@@ -125,7 +125,7 @@ def flat_fields(cls: type, prefix: str = "") -> Mapping[str, str]:
 
 
 def json_fields(cls: type) -> frozenset[str]:
-    """Returns the names of a dataclass's fields, flat ones included, whose values are objects or lists."""
+    """Return the names of a dataclass's fields, flat ones included, whose values are objects or lists."""
     columns = _columns(cls)
     inner = (json_fields(column.hint) for column in columns if column.flat)
     own = (column.name for column in columns if not column.flat and _reader(column.hint).types & {dict, list})
@@ -161,12 +161,12 @@ class _Reader:
     checks: Mapping[type, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
 
     def read(self, value: object) -> Any:
-        """Returns what a value stands for; raises Misfit if the value may not stand there."""
+        """Return what a value stands for; raises DecodeError if the value may not stand there."""
         check = self.checks.get(type(value), _same if type(value) in self.types else _refuse)
         try:
             return check(value)
         except _NotAllowed:
-            raise Misfit("", f"is {shown(value)}, not {self.allowed}") from None
+            raise DecodeError("", f"is {shown(value)}, not {self.allowed}") from None
 
 
 @cache
@@ -184,7 +184,7 @@ def _columns(cls: type) -> tuple[_Column, ...]:
 
 @cache
 def _reader(hint: Any, strict: bool = False) -> _Reader:
-    """Returns the reader of a type hint."""
+    """Return the reader of a type hint."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _bounded(_reader(arguments[0], strict), arguments[1])
@@ -205,7 +205,7 @@ def _reader(hint: Any, strict: bool = False) -> _Reader:
 
 
 def _made(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
-    """Returns the function that makes a dataclass of an object."""
+    """Return the function that makes a dataclass of an object."""
     names = [column.name for column in _columns(cls)]
     steps = []
     for column in _columns(cls):
@@ -217,7 +217,7 @@ def _made(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
 
     def make(plain: dict[str, Any]) -> Any:
         if strict:
-            _refuse_unknown(plain, names)
+            _check_unknown(plain, names)
         values = {}
         for name, reader, free, column, may_lack in steps:
             value = plain.get(name)
@@ -228,27 +228,27 @@ def _made(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
             elif value is not None or (name in plain and not column.later):
                 values[name] = _read_at(name, reader, value)
             elif not may_lack:
-                raise Misfit(name, "is missing")
+                raise DecodeError(name, "is missing")
         return cls(**values)
 
     return make
 
 
-def _refuse_unknown(plain: Mapping[str, Any], known: typing.Collection[str]) -> None:
+def _check_unknown(plain: Mapping[str, Any], known: typing.Collection[str]) -> None:
     for name in plain:
         if name not in known:
-            raise Misfit(str(name), f"is not known; {suggestion(str(name), known)}")
+            raise DecodeError(str(name), f"is not known; {suggestion(str(name), known)}")
 
 
 def _read_at(place: str, reader: _Reader, value: object) -> Any:
     try:
         return reader.read(value)
-    except Misfit as error:
+    except DecodeError as error:
         raise error.within(place) from None
 
 
 def _mapping(key: Any, value: Any, strict: bool) -> _Reader:
-    """Returns the reader of an object with any names; its values are read if they are dataclasses."""
+    """Return the reader of an object with any names; its values are read if they are dataclasses."""
     if not dataclasses.is_dataclass(value):
         return _Reader(frozenset({dict}), "an object")
     names, values = _reader(key, strict), _reader(cast(Any, value), strict)
@@ -260,7 +260,7 @@ def _mapping(key: Any, value: Any, strict: bool) -> _Reader:
 
 
 def _list(items: tuple[Any, ...], strict: bool) -> _Reader:
-    """Returns the reader of a list: of any length for ``tuple[X, ...]``, and else of as many items as are named."""
+    """Return the reader of a list: of any length for ``tuple[X, ...]``, and else of as many items as are named."""
     if items[-1] is Ellipsis or len(items) == 1:
         item = _reader(items[0], strict)
         return _Reader(frozenset({list}), "a list", {list: lambda found: _items(found, [item] * len(found))})
@@ -275,7 +275,7 @@ def _items(found: list[Any], readers: list[_Reader]) -> tuple[Any, ...]:
 
 
 def _choice(choices: Mapping[Any, Any]) -> _Reader:
-    """Returns the reader of some values, each with what it stands for."""
+    """Return the reader of some values, each with what it stands for."""
     kinds = frozenset(map(type, choices))
     allowed = f"{'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}"
     return _Reader(
@@ -284,7 +284,7 @@ def _choice(choices: Mapping[Any, Any]) -> _Reader:
 
 
 def _bounded(reader: _Reader, bound: re.Pattern[str] | Range) -> _Reader:
-    """Returns a reader that also wants a text to match a pattern, or a number to be within a range."""
+    """Return a reader that also wants a text to match a pattern, or a number to be within a range."""
 
     def fits(value: Any) -> bool:
         return bool(bound.fullmatch(value) if isinstance(bound, re.Pattern) else bound.low <= value <= bound.high)
@@ -306,7 +306,7 @@ def _refuse(value: object) -> NoReturn:
 
 def _within_64_bits(value: int) -> int:
     if not -LARGEST <= value < LARGEST:
-        raise Misfit("", f"is {shown(value)}, which does not fit into 64 bits")
+        raise DecodeError("", f"is {shown(value)}, which does not fit into 64 bits")
     return value
 
 

@@ -78,7 +78,7 @@ class ExportError(AnoleError):
 
 
 def suggestion(found: str, allowed: Collection[str]) -> str:
-    """Returns what may have been meant by a name that is not allowed, and what is allowed."""
+    """Return what may have been meant by a name that is not allowed, and what is allowed."""
     close = difflib.get_close_matches(found, allowed, n=1 if len(allowed) <= _LISTED else 5)
     guess = f"did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
     listed = f"allowed: {', '.join(allowed) or 'nothing'}" if len(allowed) <= _LISTED else ""
@@ -86,12 +86,12 @@ def suggestion(found: str, allowed: Collection[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """Returns a value as a message shows it: on one line, printable and not too long."""
+    """Return a value as a message shows it: on one line, printable and not too long."""
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def cause(error: BaseException, line: int = -1) -> str:
-    """Returns an error's type and one of its message's non-empty lines: TVM's last says most, torch's first."""
+    """Return an error's type and one of its message's non-empty lines: TVM's last says most, torch's first."""
     lines = [text.strip() for text in str(error).splitlines() if text.strip()]
     return f"{type(error).__name__}: {lines[line]}"[:2000] if lines else type(error).__name__

@@ -15,7 +15,7 @@ from typing import Any
 
 from anole.errors import StoreError
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """Larger files are not read: the largest shards and documents have a few megabytes."""
 
 _UNFINISHED = ".new"
@@ -26,7 +26,7 @@ _LONGEST_S = 24 * 3600.0
 
 
 def read_bytes(path: Path) -> bytes:
-    """Returns the content of a file; raises StoreError if it cannot be read."""
+    """Return the content of a file; raise StoreError if it cannot be read."""
     try:
         return read_regular(path)
     except OSError as error:
@@ -34,7 +34,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_regular(path: Path) -> bytes:
-    """Returns the content of a regular file of at most `MOST_BYTES`; a pipe or a device is not waited for.
+    """Return the content of a regular file of at most `MAX_BYTES`; a pipe or a device is not waited for.
 
     Raises:
         OSError: the file is missing, cannot be read, is too large or is not a regular file.
@@ -46,13 +46,13 @@ def read_regular(path: Path) -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if found.st_size > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; at most {MOST_BYTES} are allowed", str(path))
+        if found.st_size > MAX_BYTES:
+            raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; at most {MAX_BYTES} are allowed", str(path))
         return stream.read()
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the entries of a folder, are on the disk."""
+    """Wait until a file, or the entries of a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -61,7 +61,7 @@ def sync(path: Path) -> None:
 
 
 def close(descriptor: int) -> None:
-    """Closes a file that was only read, or whose data is on the disk: an error says nothing of it.
+    """Close a file that was only read, or whose data is on the disk: an error says nothing of it.
 
     Linux has given the descriptor back even where it reports an error.
     """
@@ -70,7 +70,7 @@ def close(descriptor: int) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Creates a folder, and those above it that are missing; they are on the disk when it returns."""
+    """Create a folder, and those above it that are missing; they are on the disk when it returns."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -78,12 +78,12 @@ def make_folder(path: Path) -> None:
 
 
 def document_text(plain: Mapping[str, Any]) -> str:
-    """Returns a value as the text of an indented JSON file; raises ValueError if a number is not finite."""
+    """Return a value as the text of an indented JSON file; raises ValueError if a number is not finite."""
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
-    """Gives a complete file or folder another name, in place of the file that has it.
+    """Give a complete file or folder another name, in place of the file that has it.
 
     After a power loss the name holds either all of the old content or all of the new content.
     """
@@ -95,7 +95,7 @@ def replace_durably(temporary: Path, path: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> bool:
-    """Writes a file by rename if its content differs; returns whether it does.
+    """Write a file by rename if its content differs; returns whether it does.
 
     An unchanged file keeps its modification time, so that jobs that depend on it do not run again. After an error the
     old file is unchanged.
@@ -120,7 +120,7 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
 
 
 def _sweep(path: Path) -> None:
-    """Removes what processes that were killed while they wrote a file left beside it."""
+    """Remove what processes that were killed while they wrote a file left beside it."""
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if entry.name.startswith(f".{path.name}.") and entry.name.endswith(_UNFINISHED):

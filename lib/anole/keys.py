@@ -21,20 +21,20 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=F
 
 
 def canonical_json(value: object) -> str:
-    """Returns the canonical JSON text of a value: sorted keys, no spaces; raises ValueError for NaN and infinities."""
+    """Return the canonical JSON text of a value: sorted keys, no spaces; raise ValueError for NaN and infinities."""
     return _encode(value)
 
 
 def content_key(value: object) -> str:
-    """Returns the SHA-256 of the canonical JSON of a value, in hexadecimal."""
+    """Return the SHA-256 of the canonical JSON of a value, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def is_key(text: str) -> bool:
-    """Returns whether a text has the form of a content key."""
+    """Whether a text has the form of a content key."""
     return _KEY.fullmatch(text) is not None
 
 
 def derive_seed(*parts: str | int) -> int:
-    """Returns a 63-bit seed that depends on all parts, and not on the order in which tasks run."""
+    """Return a 63-bit seed that depends on all parts, and not on the order in which tasks run."""
     return int(content_key(list(parts))[:16], 16) >> 1

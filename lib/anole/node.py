@@ -19,11 +19,11 @@ class Node:
     file: str
 
     def error(self, problem: str) -> SpecError:
-        """Returns an error that names this place."""
+        """Return an error that names this place."""
         return SpecError(self.path, problem, self.file)
 
     def mapping(self, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
-        """Returns the entries of a mapping, whose keys are text; any keys if `allowed` is None."""
+        """Return the entries of a mapping, whose keys are text; any keys if `allowed` is None."""
         if not isinstance(self.value, dict):
             raise self.error(f"found {self._found()}; a mapping is expected")
         for key in self.value:
@@ -37,26 +37,26 @@ class Node:
         return {key: self._child(key) for key in self.value}
 
     def items(self) -> list[Node]:
-        """Returns the elements of a non-empty list."""
+        """Return the elements of a non-empty list."""
         if not isinstance(self.value, list) or not self.value:
             raise self.error(f"found {self._found()}; a list with at least one element is expected")
         return [Node(value, f"{self.path}[{index}]", self.file) for index, value in enumerate(self.value)]
 
     def text(self) -> str:
-        """Returns a non-empty text."""
+        """Return a non-empty text."""
         if not isinstance(self.value, str) or not self.value:
             raise self.error(f"found {self._found()}; a text is expected")
         return self.value
 
     def choice(self, allowed: Collection[str], what: str) -> str:
-        """Returns a text that is one of the allowed ones; `what` completes "found 'x', which is not ..."."""
+        """Return a text that is one of the allowed ones; `what` completes "found 'x', which is not ..."."""
         found = self.text()
         if found not in allowed:
             raise self.error(f"found {found!r}, which is not {what}; {suggestion(found, allowed)}")
         return found
 
     def whole(self, least: int, most: int = 2**63 - 1) -> int:
-        """Returns a whole number from `least` to `most`, both included."""
+        """Return a whole number from `least` to `most`, both included."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
             raise self.error(f"found {self._found()}; a whole number of at least {least} is expected")
         if self.value > most:
@@ -64,7 +64,7 @@ class Node:
         return self.value
 
     def number(self, least: float, most: float) -> float:
-        """Returns a number from `least` to `most`, both included."""
+        """Return a number from `least` to `most`, both included."""
         found = self.value
         # YAML reads 1e-4, which has no decimal point, as text.
         if isinstance(found, str):
@@ -75,7 +75,7 @@ class Node:
         return float(found)
 
     def flag(self) -> bool:
-        """Returns true or false."""
+        """Return true or false."""
         if not isinstance(self.value, bool):
             raise self.error(f"found {self._found()}; true or false is expected")
         return self.value

@@ -12,8 +12,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any
 
-from anole.keys import Key, Time, content_key
 from anole.codec import FLAT
+from anole.keys import Key, Time, content_key
 
 Config = Mapping[str, Any]
 """One point of a space: the name of each knob and its value, in plain JSON values."""
@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 
 def utc_now() -> str:
-    """Returns the current time as ISO 8601 text in UTC, to the millisecond."""
+    """Return the current time as ISO 8601 text in UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -16,7 +16,7 @@ _DEEPEST = 64
 
 
 def parse_json(text: bytes) -> Any:
-    """Returns the value of a JSON text in UTF-8.
+    """Return the value of a JSON text in UTF-8.
 
     Raises:
         ValueError: it is not such a text, it is nested too deeply, or it holds NaN, an infinity, a number that is out
@@ -26,9 +26,9 @@ def parse_json(text: bytes) -> Any:
 
 
 def parse_record(text: bytes) -> Any:
-    """Returns the value of a JSON text as `parse_json` does, only faster: ranges of numbers are not checked.
+    """Return the value of a JSON text as `parse_json` does, only faster: ranges of numbers are not checked.
 
-    The fields of a record are checked afterwards, see `from_plain`.
+    The fields of a record are checked afterwards, see `decode`.
     """
     return _parsed(text, _QUICK)
 
@@ -41,7 +41,7 @@ def _parsed(text: bytes, decoder: json.JSONDecoder) -> Any:
     if b"\\ud" in text or b"\\uD" in text:
         json.dumps(value, ensure_ascii=False).encode()
     if text.count(b"[") + text.count(b"{") > _DEEPEST:
-        _refuse_deep(value)
+        _check_deep(value)
     return value
 
 
@@ -59,8 +59,8 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _refuse_deep(value: Any) -> None:
-    """Raises ValueError for a value with more than `_DEEPEST` levels of lists and objects."""
+def _check_deep(value: Any) -> None:
+    """Raise ValueError for a value with more than `_DEEPEST` levels of lists and objects."""
     level = [value]
     for _ in range(_DEEPEST):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
@@ -70,9 +70,9 @@ def _refuse_deep(value: Any) -> None:
     raise ValueError(f"it has more than {_DEEPEST} levels of lists and objects")
 
 
-def _refuse_constant(constant: str) -> NoReturn:
+def _check_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON value")
 
 
-_QUICK = json.JSONDecoder(parse_constant=_refuse_constant)
-_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_whole, parse_float=_finite)
+_QUICK = json.JSONDecoder(parse_constant=_check_constant)
+_STRICT = json.JSONDecoder(parse_constant=_check_constant, parse_int=_whole, parse_float=_finite)

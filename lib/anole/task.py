@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from anole.codec import Range, decode, encode
 from anole.errors import shown
 from anole.keys import content_key
-from anole.codec import Range, from_plain, to_plain
 
 Size = Annotated[int, Range(1, 2**31 - 1)]
 """A size that is possible."""
@@ -24,12 +24,12 @@ _OTHER_WEIGHTS, _OTHER_SUMS = {"uint8": "int8"}, {"bfloat16": "float32", "uint8"
 
 
 def weight_dtype(dtype: str) -> str:
-    """Returns the type of the weights of data of a type."""
+    """Return the type of the weights of data of a type."""
     return _OTHER_WEIGHTS.get(dtype, dtype)
 
 
 def sum_dtype(dtype: str) -> str:
-    """Returns the type in which the products of data of a type are added up."""
+    """Return the type in which the products of data of a type are added up."""
     return _OTHER_SUMS.get(dtype, dtype)
 
 
@@ -125,7 +125,7 @@ class WeightScheme:
         return 32 // self.bits
 
     def divides(self, in_features: int) -> bool:
-        """Returns whether input features consist of whole blocks, and these of whole words."""
+        """Whether input features consist of whole blocks, and these of whole words."""
         return in_features % self.block == 0 and self.block % self.numbers == 0
 
 
@@ -205,32 +205,32 @@ WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, De
 
 
 def weight_scheme(workload: Workload) -> WeightScheme | None:
-    """Returns how a workload's weights are stored; None if they are stored as they are multiplied."""
+    """Return how a workload's weights are stored; None if they are stored as they are multiplied."""
     return workload.weights if isinstance(workload, Dense) else None
 
 
 def with_plain_weights(workload: Workload) -> Workload:
-    """Returns a workload with its weights stored as they are multiplied."""
+    """Return a workload with its weights stored as they are multiplied."""
     return replace(workload, weights=None) if isinstance(workload, Dense) else workload
 
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
-    """Returns the plain form of a workload, its operator first."""
-    plain = dict(sorted(to_plain(workload).items()))
+    """Return the plain form of a workload, its operator first."""
+    plain = dict(sorted(encode(workload).items()))
     # The keys of all other tasks are older than these fields.
     kept = {name: value for name, value in plain.items() if value or name not in ("exact", "weights")}
     return {"operator": workload.operator, **kept}
 
 
 def workload_from_json(plain: object) -> Workload:
-    """Returns the workload of a plain form that `workload_to_json` made; raises ValueError with the field at fault."""
+    """Return the workload of a plain form that `workload_to_json` made; raises ValueError with the field at fault."""
     if not isinstance(plain, Mapping):
         raise ValueError(f"the workload is {shown(plain)}, not an object")
     operator = plain.get("operator")
     if not isinstance(operator, str) or operator not in WORKLOADS:
         raise ValueError(f"the operator is {shown(operator)}, not one of {', '.join(WORKLOADS)}")
     given = {name: value for name, value in plain.items() if name != "operator"}
-    workload = from_plain(WORKLOADS[operator], given, strict=True)
+    workload = decode(WORKLOADS[operator], given, strict=True)
     if isinstance(workload, Conv2d) and min(workload.out_height, workload.out_width) < 1:
         raise ValueError(f"a {workload.out_height}x{workload.out_width} output of {workload.label} is not possible")
     if isinstance(workload, Dense) and not (workload.weights is None or workload.weights.divides(workload.in_features)):
@@ -259,12 +259,12 @@ class Task:
         return self.workload.label
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the plain form, as stored in ``tasks/<key>.json``."""
+        """Return the plain form, as stored in ``tasks/<key>.json``."""
         return {"key": self.key, "label": self.label, "flop": self.workload.flop, **self._identity()}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the task of a plain form that `to_json` made; raises ValueError with the field at fault."""
+        """Return the task of a plain form that `to_json` made; raises ValueError with the field at fault."""
         workload, target, version = (plain.get(name) for name in ("workload", "target", "template_version"))
         if not isinstance(target, Mapping) or not isinstance(target.get("kind"), str):
             raise ValueError(f"the target is {shown(target)}, not an object with a kind")

@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d+(?=_|$)")
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """Returns a number with so many significant digits, and no exponent unless it is very large or small."""
+    """Return a number with so many significant digits, and no exponent unless it is very large or small."""
     if value is None or not isfinite(value):
         return NONE
     if value == 0:
@@ -26,48 +26,48 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Returns seconds as milliseconds, without the unit."""
+    """Return seconds as milliseconds, without the unit."""
     return significant(None if seconds is None else 1e3 * seconds)
 
 
 def duration(seconds: float) -> str:
-    """Returns seconds with the unit that suits them, such as 7.76 ms."""
+    """Return seconds with the unit that suits them, such as 7.76 ms."""
     factor, unit = next(((f, u) for f, u in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if seconds * f >= 1), (1e9, "ns"))
     return f"{significant(factor * seconds)} {unit}"
 
 
 def times(ratio: float | None) -> str:
-    """Returns a ratio such as 1.25x."""
+    """Return a ratio such as 1.25x."""
     return NONE if ratio is None else f"{ratio:.2f}x"
 
 
 def percent(share: float | None) -> str:
-    """Returns a share of 1 as a percentage."""
+    """Return a share of 1 as a percentage."""
     return NONE if share is None else f"{100 * share:.1f} %"
 
 
 def megabytes(size_bytes: float | None) -> str:
-    """Returns bytes as MB, without the unit."""
+    """Return bytes as MB, without the unit."""
     return significant(None if size_bytes is None else size_bytes / 1e6)
 
 
 def shown_of(shown: int, all_: int) -> str:
-    """Returns a remark on a picture that does not show all; nothing if it does."""
+    """Return a remark on a picture that does not show all; nothing if it does."""
     return "" if shown >= all_ else f" The picture has {shown} of {all_}."
 
 
 def counted(count: int, noun: str) -> str:
-    """Returns a number and a noun in the plural, unless the number is 1."""
+    """Return a number and a noun in the plural, unless the number is 1."""
     ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
     return f"{count:,} {noun}{ending}"
 
 
 def named_few(names: Sequence[str], most: int = 3) -> str:
-    """Returns the first of many names, and how many more there are."""
+    """Return the first of many names, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def kernel_words(kernel: str, layers: Sequence[str]) -> str:
-    """Returns a kernel's layers, such as ``layer1.0.conv1, layer1.1.conv1``; without any, its operators."""
+    """Return a kernel's layers, such as ``layer1.0.conv1, layer1.1.conv1``; without any, its operators."""
     return named_few(layers) if layers else _NUMBER.sub("", kernel.removeprefix("fused_"))

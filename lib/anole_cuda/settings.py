@@ -21,7 +21,7 @@ _KEYS = ("arch", "model", "space")
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Returns the settings of an entry of ``targets``, whose candidates are measured on this machine or elsewhere.
+    """Return the settings of an entry of ``targets``, whose candidates are measured on this machine or elsewhere.
 
     Raises:
         SpecError: a value is not allowed, or `arch` is missing for a remote GPU, which cannot be detected.
@@ -37,7 +37,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
 
 
 def describe_cuda(arch: object = None, model: object = None, space: str = CONSTRAINED) -> dict[str, Any]:
-    """Returns the whole description of a GPU as a target, which enters the keys of tasks.
+    """Return the whole description of a GPU as a target, which enters the keys of tasks.
 
     GPUs of one architecture differ in speed, so that what is measured on one is kept apart by its model's name.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anole.errors import ConfigError, TargetError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, LocalDevice, Place, version_of
 from anole.targets.kind import is_open
 from anole.task import Workload, with_plain_weights
 from anole_cuda.device.architecture import BlockLimits
@@ -53,12 +53,12 @@ class CudaTarget:
             self.template_versions = {**self.template_versions, "open": algorithms.OPEN_VERSION}
 
     def absence(self) -> str | None:
-        """Returns why candidates cannot run here: there is no GPU, or none of this architecture and model."""
+        """Return why candidates cannot run here: there is no GPU, or none of this architecture and model."""
         found = self._look()
         return found if isinstance(found, str) else None
 
     def _look(self) -> list[Gpu] | str:
-        """Returns the GPUs of this machine that match the description, or why there are none."""
+        """Return the GPUs of this machine that match the description, or why there are none."""
         present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")
         if not present:
             return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
@@ -77,30 +77,30 @@ class CudaTarget:
         return version + (algorithms.OPEN_VERSION if self.open else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Returns True: the GPU runs everything."""
+        """Return True: the GPU runs everything."""
         return True
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns the workload with its weights as they are multiplied."""
+        """Return the workload with its weights as they are multiplied."""
         return with_plain_weights(workload)
 
     def space(self, workload: Workload) -> Space:
-        """Returns the knobs of a workload."""
+        """Return the knobs of a workload."""
         make = algorithms.open_space if self.open else algorithms.space_of
         return make(self.limits, self.gpu, workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
+        """Return a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
         if self.open:
-            return algorithms.direct_space(self.limits, self.gpu, workload).best_drawn
+            return algorithms.direct_space(self.limits, self.gpu, workload).best_sampled
         return algorithms.default_config(self.limits, self.gpu, workload)
 
     def template(self, workload: Workload) -> Template:
-        """Returns the template of a workload's operator."""
+        """Return the template of a workload's operator."""
         return algorithms.template_of(workload, direct=self.open)
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Returns a function without an anchor, scheduled by TVM's own rules for GPUs."""
+        """Return a function without an anchor, scheduled by TVM's own rules for GPUs."""
         from anole.targets.shared.recurrence import recurrence_of
         from anole_cuda.default.recurrence import schedule_recurrence
         from anole_cuda.default.schedule import schedule_default
@@ -110,7 +110,7 @@ class CudaTarget:
         return schedule_default(func, self.compiler_target())
 
     def compiler_target(self) -> tvm.target.Target:
-        """Returns TVM's target; from here on, this process compiles for it to binaries."""
+        """Return TVM's target; from here on, this process compiles for it to binaries."""
         from anole_cuda.device.builder import cuda_target, prepare_to_compile
 
         check_architecture(self.description["arch"])
@@ -118,15 +118,15 @@ class CudaTarget:
         return cuda_target(self.description)
 
     def compiler_pipeline(self) -> str:
-        """Returns TVM's name of its own pipeline."""
+        """Return TVM's name of its own pipeline."""
         return "default"
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Returns nothing: the host's part has no parallel loops worth threads of their own."""
+        """Return nothing: the host's part has no parallel loops worth threads of their own."""
         return ()
 
     def environment(self) -> Mapping[str, str]:
-        """Returns the paths of the CUDA compiler's headers, and one thread for a host that only launches kernels."""
+        """Return the paths of the CUDA compiler's headers, and one thread for a host that only launches kernels."""
         threads = str(self.threads)
         return {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **compiler_environment()}
 
@@ -140,14 +140,14 @@ class CudaTarget:
                 raise ConfigError(reason)
         build(self.template(workload), workload, config, self.description, artifact)
 
-    def units(self) -> Sequence[Unit]:
-        """Returns the GPUs of this machine that have the architecture."""
+    def units(self) -> Sequence[LocalDevice]:
+        """Return the GPUs of this machine that have the architecture."""
         if isinstance(found := self._look(), str):
             raise TargetError(found)
-        return [Unit(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in found]
+        return [LocalDevice(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in found]
 
     def runner(self, workload: Workload) -> Runner:
-        """Returns a runner of the workload's candidates in this process, on the first visible GPU."""
+        """Return a runner of the workload's candidates in this process, on the first visible GPU."""
         self.units()
         from tvm import rpc
 
@@ -157,7 +157,7 @@ class CudaTarget:
         return self.remote_runner(workload, rpc.LocalSession())
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
-        """Returns a runner of the workload's candidates on the first GPU of a server."""
+        """Return a runner of the workload's candidates on the first GPU of a server."""
         from anole_cuda.device.runner import cuda_runner
 
         return cuda_runner(self.template(workload), workload, self.description["arch"], session)

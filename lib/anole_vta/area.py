@@ -17,7 +17,7 @@ _GATES_PER_MEMORY_BIT = 0.5
 
 
 def area_gates(geometry: Geometry) -> float:
-    """Returns the area in gate equivalents (two-input NANDs).
+    """Return the area in gate equivalents (two-input NANDs).
 
     The logic is fitted to gate mappings of the generated hardware with blocks of 1x16x16 and 1x32x32; the gates for a
     bit of memory and for a wire of the bus are assumptions.
@@ -29,12 +29,12 @@ def area_gates(geometry: Geometry) -> float:
 
 
 def relative_area(geometry: Geometry) -> float:
-    """Returns the area in units of VTA's."""
+    """Return the area in units of VTA's."""
     return area_gates(geometry) / area_gates(DEFAULT)
 
 
 def relative_memory(geometry: Geometry) -> float:
-    """Returns the on-chip memory in units of VTA's."""
+    """Return the on-chip memory in units of VTA's."""
     return geometry.sram_bits / DEFAULT.sram_bits
 
 
@@ -56,16 +56,16 @@ class Bounds:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> Self:
-        """Returns the bounds that a target's description has."""
+        """Return the bounds that a target's description has."""
         return cls(**{name: description[name] for name in BOUNDS if name in description})
 
     def excess(self, geometry: Geometry) -> float:
-        """Returns by how much a geometry exceeds the bounds; 0 if it does not."""
+        """Return by how much a geometry exceeds the bounds; 0 if it does not."""
         area = max(0.0, relative_area(geometry) - self.area_max)
         return area + max(0.0, relative_memory(geometry) - self.memory_max)
 
     def penalty_of(self, geometry: Geometry) -> float:
-        r"""Returns DCOC's $P(\theta) = \lambda (\max(0, area - area_{max}) + \max(0, memory - memory_{max}))$."""
+        r"""Return DCOC's $P(\theta) = \lambda (\max(0, area - area_{max}) + \max(0, memory - memory_{max}))$."""
         return self.penalty * self.excess(geometry)
 
 
@@ -74,7 +74,7 @@ BOUNDS = tuple(field.name for field in fields(Bounds))
 
 
 def unit_speed(w: Conv2d, frequency_hz: float) -> float:
-    """Returns the runs of a convolution per second if VTA's own matrix unit did nothing else.
+    """Return the runs of a convolution per second if VTA's own matrix unit did nothing else.
 
     Area and memory are in units of VTA's own, and so is a speed from which their penalty is subtracted.
     """

@@ -8,7 +8,7 @@ from anole_vta.geometry import Geometry
 
 
 def vta_config(geometry: Geometry) -> dict[str, Any]:
-    """Returns the content of the file; sizes are binary logarithms of bytes, and widths of bits.
+    """Return the content of the file; sizes are binary logarithms of bytes, and widths of bits.
 
     VTA has one block for input and output channels (``LOG_BLOCK``), VTA++ one for each, and its memory bus's width. The
     queues, and VTA's own bus, are no part of this file.
@@ -34,5 +34,5 @@ def vta_config(geometry: Geometry) -> dict[str, Any]:
 
 
 def _log2(number: int) -> int:
-    """Returns the binary logarithm of a power of two."""
+    """Return the binary logarithm of a power of two."""
     return number.bit_length() - 1

@@ -40,7 +40,7 @@ class SimulatedRunner:
         pass
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
-        """Returns one comparison; nothing is timed, so the pace is ignored.
+        """Return one comparison; nothing is timed, so the pace is ignored.
 
         The latency is beside that of the untuned network, the outputs beside those of the network in floating point.
         """
@@ -85,7 +85,7 @@ class SimulatedRunner:
         ]
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Returns the outputs of a build, in order."""
+        """Return the outputs of a build, in order."""
         accelerator = accelerator_of(folder, build)
         built = BuiltNetwork.load(folder)
         found = built.outputs(built.run(inputs))
@@ -95,7 +95,7 @@ class SimulatedRunner:
 
 
 def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-    """Returns the accelerator's outputs; raises BuildError if a value differs from the integer reference in NumPy."""
+    """Return the accelerator's outputs; raise BuildError if a value differs from the integer reference in NumPy."""
     built = BuiltNetwork.load(folder)
     found, expected = built.run(inputs), built.run(inputs, IntegerReference())
     for name, value in expected.items():
@@ -105,7 +105,7 @@ def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDA
 
 
 def _relative_error(found: Sequence[NDArray[Any]], precise: Sequence[NDArray[Any]]) -> float:
-    """Returns the relative L2 distance over all outputs together; 1e300 if it is not finite."""
+    """Return the relative L2 distance over all outputs together; 1e300 if it is not finite."""
     wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
     noise = np.concatenate([each.ravel() for each in found]) - wide
     error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))

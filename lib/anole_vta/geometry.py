@@ -13,10 +13,10 @@ from anole.errors import TargetError
 
 INSTRUCTION_BYTES = 16
 
-_MOST_ELEMENT_BYTES = 4096
+_MAX_ELEMENT_BYTES = 4096
 """The runtime's page size, which no element may exceed."""
 
-_MOST_LOG = 62
+_MAX_LOG2 = 62
 """The largest binary logarithm of a buffer's bytes that is looked at; no instruction reaches so far."""
 
 _WORD_BITS = 64
@@ -79,9 +79,9 @@ class Geometry:
                 raise TargetError(f"geometry.{field.name}: found {value!r}; allowed is a power of two")
         for memory in (Memory.INP, Memory.WGT, Memory.ACC):
             size_bytes = self.element_bytes(memory)
-            if size_bytes > _MOST_ELEMENT_BYTES:
+            if size_bytes > _MAX_ELEMENT_BYTES:
                 raise TargetError(
-                    f"geometry: an element of {memory.name} has {size_bytes} bytes; at most {_MOST_ELEMENT_BYTES} are "
+                    f"geometry: an element of {memory.name} has {size_bytes} bytes; at most {_MAX_ELEMENT_BYTES} are "
                     "allowed"
                 )
         for memory in Memory:
@@ -101,7 +101,7 @@ class Geometry:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Returns the geometry that a mapping describes; missing fields have VTA's values. Raises TargetError."""
+        """Return the geometry that a mapping describes; missing fields have VTA's values. Raises TargetError."""
         allowed = [field.name for field in fields(cls)]
         for name in plain:
             if name not in allowed:
@@ -109,17 +109,17 @@ class Geometry:
         return cls(**plain)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what `from_json` reads."""
+        """Return what `from_json` reads."""
         return asdict(self)
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """Returns the geometry that has a name; raises TargetError if none has."""
+        """Return the geometry that has a name; raises TargetError if none has."""
         found = _NAME.fullmatch(name)
         if found is None:
             raise TargetError(f"geometry: found {name!r}; a name is such as {DEFAULT.name}")
         plain = {key: int(text) for key, text in found.groupdict().items() if text and text.isdecimal()}
-        buffers = {f"{key}_bytes": 1 << min(plain.pop(key), _MOST_LOG) for key in ("uop", "inp", "wgt", "acc")}
+        buffers = {f"{key}_bytes": 1 << min(plain.pop(key), _MAX_LOG2) for key in ("uop", "inp", "wgt", "acc")}
         others = {"bus": ("bus_bytes", 8), "burst": ("burst_beats", 1), "queue": ("queue_entries", 1)}
         given = {field: plain.pop(key) // unit for key, (field, unit) in others.items() if key in plain}
         return cls(**plain, **buffers, **given, variant="vta++" if found["variant"] else "vta")
@@ -143,11 +143,11 @@ class Geometry:
         return self.batch, self.block_in, self.block_out
 
     def element_bytes(self, memory: Memory) -> int:
-        """Returns the size of one element of a memory."""
+        """Return the size of one element of a memory."""
         return self._element_bytes[memory]
 
     def depth(self, memory: Memory) -> int:
-        """Returns how many elements a memory holds."""
+        """Return how many elements a memory holds."""
         return self._depths[memory]
 
     @cached_property
@@ -166,7 +166,7 @@ class Geometry:
         return {memory: size // self._element_bytes[memory] for memory, size in zip(Memory, sizes, strict=True)}
 
     def index_bits(self, memory: Memory) -> int:
-        """Returns the width of an index into a memory."""
+        """Return the width of an index into a memory."""
         return self.depth(memory).bit_length() - 1
 
     @property

@@ -157,7 +157,7 @@ _MEANINGS = {"memory": Memory, "opcode": AluOpcode, "reset": bool, "use_imm": bo
 
 
 def encode(instruction: Instruction, geometry: Geometry) -> int:
-    """Returns the 128 bits of an instruction; raises StreamError where a field is too narrow for its value."""
+    """Return the 128 bits of an instruction; raise StreamError where a field is too narrow for its value."""
     values = {name: int(value) for name, value in instruction._asdict().items() if name != "dependence"}
     values |= {name: int(flag) for name, flag in instruction.dependence._asdict().items()}
     kind = type(instruction)
@@ -175,7 +175,7 @@ def encode(instruction: Instruction, geometry: Geometry) -> int:
 
 
 def decode(word: int, geometry: Geometry) -> Instruction:
-    """Returns the instruction that 128 bits encode; raises StreamError if there is none."""
+    """Return the instruction that 128 bits encode; raises StreamError if there is none."""
     if not 0 <= word < 1 << 2 * _WORD_BITS:
         raise StreamError(f"an instruction has {2 * _WORD_BITS} bits; found {word:#x}")
     opcode = word & 7
@@ -198,12 +198,12 @@ def decode(word: int, geometry: Geometry) -> Instruction:
 
 
 def encode_stream(program: Sequence[Instruction], geometry: Geometry) -> bytes:
-    """Returns a program's instructions as they lie in memory: one after the other, lowest byte first."""
+    """Return a program's instructions as they lie in memory: one after the other, lowest byte first."""
     return b"".join(encode(each, geometry).to_bytes(INSTRUCTION_BYTES, "little") for each in program)
 
 
 def decode_stream(stream: bytes, geometry: Geometry) -> tuple[Instruction, ...]:
-    """Returns the program that `encode_stream` encoded; raises StreamError where there is no instruction."""
+    """Return the program that `encode_stream` encoded; raises StreamError where there is no instruction."""
     words = (stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES))
     return tuple(decode(int.from_bytes(word, "little"), geometry) for word in words)
 
@@ -228,7 +228,7 @@ def _check_range(memory: Memory, begin: int, end: int, geometry: Geometry) -> No
 
 
 def encode_uop(uop: Uop, geometry: Geometry) -> int:
-    """Returns the 32 bits of a micro-operation; raises StreamError where a field is too narrow for its value."""
+    """Return the 32 bits of a micro-operation; raise StreamError where a field is too narrow for its value."""
     word = offset = 0
     for value, memory in zip(uop, (Memory.ACC, Memory.INP, Memory.WGT), strict=True):
         bits = geometry.index_bits(memory)
@@ -240,19 +240,19 @@ def encode_uop(uop: Uop, geometry: Geometry) -> int:
 
 
 def decode_uop(word: Word, geometry: Geometry) -> tuple[Word, Word, Word]:
-    """Returns dst, src and wgt of an encoded micro-operation, or of many in an array."""
+    """Return dst, src and wgt of an encoded micro-operation, or of many in an array."""
     acc, inp, wgt = (geometry.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
     return word & (1 << acc) - 1, word >> acc & (1 << inp) - 1, word >> acc + inp & (1 << wgt) - 1
 
 
 def alu_uop(dst: int, src: int, geometry: Geometry) -> Uop:
-    """Returns an ALU's micro-operation; the index of its source accumulator extends into the weight's bits."""
+    """Return an ALU's micro-operation; the index of its source accumulator extends into the weight's bits."""
     bits = geometry.index_bits(Memory.INP)
     return Uop(dst, src & (1 << bits) - 1, src >> bits)
 
 
 def alu_source(src: Word, wgt: Word, geometry: Geometry) -> Word:
-    """Returns the source accumulator of an ALU's micro-operation, or of many in arrays."""
+    """Return the source accumulator of an ALU's micro-operation, or of many in arrays."""
     joined = src | wgt << geometry.index_bits(Memory.INP)
     return joined & (1 << geometry.index_bits(Memory.ACC)) - 1
 
@@ -263,7 +263,7 @@ def _memory_mask(geometry: Geometry) -> int:
 
 @cache
 def _layout(opcode: int, geometry: Geometry) -> tuple[tuple[str, int, int], ...]:
-    """Returns name, offset and width of every field of an instruction."""
+    """Return name, offset and width of every field of an instruction."""
     kind, extended = _KINDS[opcode], geometry.variant == "vta++"
     uop, acc, inp, wgt = (geometry.index_bits(m) for m in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
     first = [("op", 3), *((name, 1) for name in Dependence._fields)]

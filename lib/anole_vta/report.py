@@ -15,7 +15,7 @@ from anole_vta.templates.program import Program
 
 
 @dataclass(frozen=True)
-class Utilisation:
+class Utilization:
     """The work of a program, the cycles it takes, and the roofline above it.
 
     Attributes:
@@ -57,8 +57,8 @@ class Utilisation:
         return min(self.peak, self.intensity * self.geometry.bus_bytes)
 
 
-def utilisation(program: Program, timeline: Timeline) -> Utilisation:
-    """Returns the work of a program and the cycles it takes."""
+def utilization(program: Program, timeline: Timeline) -> Utilization:
+    """Return the work of a program and the cycles it takes."""
     g = program.geometry
     busy = {module.name.lower(): 0 for module in Module}
     for instruction, start, end in zip(program.instructions, timeline.start, timeline.end, strict=True):
@@ -69,13 +69,13 @@ def utilisation(program: Program, timeline: Timeline) -> Utilisation:
         if isinstance(each, Gemm) and not each.reset
     )
     read_bytes = timeline.read_beats * g.bus_bytes + len(program.instructions) * INSTRUCTION_BYTES
-    return Utilisation(g, timeline.cycles, busy, operations, read_bytes, timeline.write_beats * g.bus_bytes)
+    return Utilization(g, timeline.cycles, busy, operations, read_bytes, timeline.write_beats * g.bus_bytes)
 
 
 def summarize(program: Program) -> tuple[str, Timeline]:
-    """Returns a report for people, and the timeline of the program."""
+    """Return a report for people, and the timeline of the program."""
     timeline = simulate(program.instructions, program.geometry)
-    used = utilisation(program, timeline)
+    used = utilization(program, timeline)
     bound = "the matrix unit" if used.attainable == used.peak else "the memory bus"
     # A pooling does not use the matrix unit.
     share = used.reached / used.attainable if used.operations else 0.0
@@ -98,7 +98,7 @@ _WIDTH, _ROW, _LEFT, _TOP = 1000, 28, 70, 24
 
 
 def draw_timeline(program: Sequence[Instruction], timeline: Timeline, until: int | None = None) -> str:
-    """Returns a picture (SVG) of the instructions that each module runs over time, to its end or until a cycle."""
+    """Return a picture (SVG) of the instructions that each module runs over time, to its end or until a cycle."""
     end = min(until or timeline.cycles, timeline.cycles)
     scale = (_WIDTH - _LEFT - 10) / end
     parts = [
@@ -121,9 +121,9 @@ def draw_timeline(program: Sequence[Instruction], timeline: Timeline, until: int
     for tick in range(5):
         cycle = end * tick // 4
         parts.append(f'<text x="{_LEFT + cycle * scale:.0f}" y="{axis + 10}" text-anchor="middle">{cycle}</text>')
-    for position, (kind, colour) in enumerate(_COLOURS.items()):
+    for position, (kind, color) in enumerate(_COLOURS.items()):
         x = _LEFT + 90 * position
-        parts.append(f'<rect x="{x}" y="{axis + 20}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<rect x="{x}" y="{axis + 20}" width="10" height="10" fill="{color}"/>')
         parts.append(f'<text x="{x + 14}" y="{axis + 29}">{kind}</text>')
     parts.append(f'<text x="{_WIDTH - 10}" y="{axis + 29}" text-anchor="end">cycles</text></svg>')
     return "\n".join(parts) + "\n"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _BLOCK = re.compile(r"[1-9]\d*x[1-9]\d*x[1-9]\d*")
 
-_LEAST_MHZ, _MOST_MHZ = 1e-3, 1e6
+_MIN_MHZ, _MAX_MHZ = 1e-3, 1e6
 
 TECHNOLOGIES_NM = (22, 32, 45, 65)
 """The processes whose energies are known (`anole_vta.accelerator.energy`)."""
@@ -36,7 +36,7 @@ def describe_vta(
     space: object = CONSTRAINED,
     **bounds: object,
 ) -> dict[str, Any]:
-    """Returns the description of an accelerator.
+    """Return the description of an accelerator.
 
     Args:
         geometry: ``default``, the name of a `Geometry`, or its fields that differ from VTA's own.
@@ -97,7 +97,7 @@ def _target(description: Mapping[str, Any]) -> VtaTarget:
 
 
 def _read_exploration(entry: Mapping[str, Node], targets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Checks the settings of an entry of ``accelerators``, and that its targets differ in their geometry only."""
+    """Check the settings of an entry of ``accelerators``, and that its targets differ in their geometry only."""
     described = {name: describe_vta(**settings) for name, settings in targets.items()}
     common = [
         {key: value for key, value in each.items() if key not in ("geometry", *BOUNDS)} for each in described.values()
@@ -113,7 +113,7 @@ def _read_exploration(entry: Mapping[str, Node], targets: Mapping[str, Mapping[s
         for block, node in clocks.items():
             if not _BLOCK.fullmatch(block):
                 raise node.error("is no block; its name is such as 1x16x16")
-        found["frequency_mhz"] = {block: node.number(_LEAST_MHZ, _MOST_MHZ) for block, node in clocks.items()}
+        found["frequency_mhz"] = {block: node.number(_MIN_MHZ, _MAX_MHZ) for block, node in clocks.items()}
     if "technology_nm" in entry:
         found["technology_nm"] = entry["technology_nm"].whole(least=1)
         if found["technology_nm"] not in TECHNOLOGIES_NM:
@@ -128,7 +128,7 @@ KIND = Kind(
     describe_vta,
     _target,
     commands={"vta": "anole_vta.commands:vta"},
-    sections=tuple(f"anole_vta.pages.{name}:SECTION" for name in ("fronts", "utilisation", "accelerators")),
+    sections=tuple(f"anole_vta.pages.{name}:SECTION" for name in ("fronts", "utilization", "accelerators")),
     exploration=Exploration(
         ("frequency_mhz", "technology_nm"), _read_exploration, "anole_vta.accelerator.stage:explore"
     ),

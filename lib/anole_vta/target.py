@@ -10,7 +10,7 @@ from typing import Any, Final
 from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import NetworkHandlers, Place, version_of
+from anole.targets.base import NetworkEntryPoints, Place, version_of
 from anole.targets.kind import is_open
 from anole.task import BatchMatmul, Conv2d, Dense, Workload, with_plain_weights
 from anole_vta.area import BOUNDS, Bounds
@@ -33,7 +33,7 @@ class VtaTarget:
     """An accelerator of given geometry, or one whose geometry is searched, as `describe_vta` describes it."""
 
     place: Final = Place.SIMULATOR
-    networks = NetworkHandlers("anole_vta.compile.compiler:compile_for_vta", "anole_vta.evaluate:SimulatedRunner")
+    networks = NetworkEntryPoints("anole_vta.compile.compiler:compile_for_vta", "anole_vta.evaluate:SimulatedRunner")
     operators: tuple[str, ...] = ("conv2d", "dense")
     template_versions: Mapping[str, int] = {"conv2d": 2, "dense": 2}
 
@@ -48,48 +48,48 @@ class VtaTarget:
         return None if self.description["hardware"] == "fixed" else Bounds.of(self.description)
 
     def absence(self) -> str | None:
-        """Returns None: a simulator is always present."""
+        """Return None: a simulator is always present."""
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of the template of a workload's operator; raises TargetError if there is none."""
+        """Return the version of the template of a workload's operator; raise TargetError if there is none."""
         return version_of(workload, self.template_versions, "vta")
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Returns whether an operator can run on the accelerator and is not meant for the host."""
+        """Whether an operator can run on the accelerator and is not meant for the host."""
         if position == 0 and isinstance(workload, Conv2d) and self.description["first_layer"] == "host":
             return False
         return can_run(lambda: self.default_config(workload))
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns the workload with its weights as they are multiplied."""
+        """Return the workload with its weights as they are multiplied."""
         return with_plain_weights(workload)
 
     def space(self, workload: Workload) -> Space:
-        """Returns the knobs of a workload."""
+        """Return the knobs of a workload."""
         opened = is_open(self.description)
         return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, opened, self.frequency_hz)
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config on the given accelerator; raises ConfigError if it cannot run the workload at all."""
+        """Return a valid config on the given accelerator; raise ConfigError if it cannot run the workload at all."""
         return default_config(as_conv2d(workload), self.geometry)
 
     def simulate(self, workload: Workload, config: Config) -> float:
-        """Returns the seconds of one run; raises the exceptions of `cycles`."""
+        """Return the seconds of one run; raise the exceptions of `cycles`."""
         return self.cycles(workload, config) / self.frequency_hz
 
     def cycles(self, workload: Workload, config: Config) -> int:
-        """Returns the cycles of one run with bias, shift and clip; raises ConfigError if it cannot be run."""
+        """Return the cycles of one run with bias, shift and clip; raise ConfigError if it cannot be run."""
         convolution = as_conv2d(workload)
         design = design_of(convolution, self.geometry, config)
         return _cycles(_Run(whole_blocks(convolution, design.geometry), design.program, design))
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
-        """Returns the target with a given geometry."""
+        """Return the target with a given geometry."""
         fixed = {name: value for name, value in self.description.items() if name not in BOUNDS}
         return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
 
     def geometry_of(self, config: Config) -> Geometry:
-        """Returns the geometry that a config selects."""
+        """Return the geometry that a config selects."""
         return geometry_of(self.geometry, config)
 
 
@@ -104,14 +104,14 @@ class _Run:
 
 @lru_cache(maxsize=1 << 14)
 def _cycles(run: _Run) -> int:
-    """Returns the cycles of a program; many configs of a searched accelerator have the same one."""
+    """Return the cycles of a program; many configs of a searched accelerator have the same one."""
     geometry = run.design.geometry
     program = lower_conv2d(run.workload, run.design.schedule, geometry, EPILOGUE)
     return cycles_of(program.instructions, geometry)
 
 
 def as_conv2d(workload: Workload) -> Conv2d:
-    """Returns a workload as a convolution; a dense layer becomes a 1x1 convolution with one row of pixels for each row.
+    """Return a workload as a convolution; a dense layer becomes a 1x1 convolution with one row of pixels for each row.
 
     Raises:
         ConfigError: the workload has no constant weight to load into the accelerator's memory ahead, or is exact.
@@ -120,7 +120,7 @@ def as_conv2d(workload: Workload) -> Conv2d:
         raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")
     if workload.exact:
         raise ConfigError(
-            f"{workload.label}: the accelerator would quantise whole numbers again; this runs on the host"
+            f"{workload.label}: the accelerator would quantize whole numbers again; this runs on the host"
         )
     if isinstance(workload, Dense):
         return Conv2d(1, workload.batch, 1, workload.in_features, workload.out_features, (1, 1), dtype=workload.dtype)

@@ -13,7 +13,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 if TYPE_CHECKING:
-    from anole.report.progress_view import Screen
+    from anole.report.progress_view import ProgressView
 
 _BOOKKEEPING = (
     "Assuming unrestricted shared filesystem",
@@ -38,18 +38,18 @@ _FAILED = re.compile(r"Command '.*' returned non-zero exit status 2\.$", re.DOTA
 class LogHandler(LogHandlerBase):
     """Shows a run by its layers and networks, unless Snakemake's own output is asked for."""
 
-    _screen: Screen | None = None
+    _screen: ProgressView | None = None
     """None where Snakemake writes: for a dry run, ``--verbose``, ``--printshellcmds`` and ``--debug-dag``."""
 
     def __post_init__(self) -> None:
         settings = self.common_settings
         if not (settings.dryrun or settings.verbose or settings.printshellcmds or settings.debug_dag):
-            from anole.report.progress_view import Screen
+            from anole.report.progress_view import ProgressView
 
-            self._screen = Screen(settings.nocolor)
+            self._screen = ProgressView(settings.nocolor)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Shows a record that is not filtered out, such as by ``--quiet``."""
+        """Show a record that is not filtered out, such as by ``--quiet``."""
         if self._screen is None:
             return
         try:
@@ -58,7 +58,7 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def close(self) -> None:
-        """Ends the screen. Snakemake is still in the project folder."""
+        """End the screen. Snakemake is still in the project folder."""
         if self._screen is not None:
             self._screen.close()
             self._screen = None
@@ -89,7 +89,7 @@ class LogHandler(LogHandlerBase):
         """Whether Snakemake is asked for the graph of the rules."""
         return False
 
-    def _show(self, record: logging.LogRecord, screen: Screen) -> None:
+    def _show(self, record: logging.LogRecord, screen: ProgressView) -> None:
         found: dict[str, Any] = vars(record)
         match found.get("event"):
             case LogEvent.JOB_INFO:

@@ -9,7 +9,7 @@ import sys
 
 
 def status_of(answer: str) -> str:
-    """Returns the status of the Job that kubectl tells of in JSON; a Job that is gone has failed."""
+    """Return the status of the Job that kubectl tells of in JSON; a Job that is gone has failed."""
     if not answer.strip():
         return "failed"
     conditions = json.loads(answer).get("status", {}).get("conditions", [])

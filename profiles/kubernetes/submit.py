@@ -23,14 +23,14 @@ _PROPERTIES = "# properties = "
 
 
 def properties_of(script: str) -> dict[str, Any]:
-    """Returns what Snakemake says of a job in its script."""
+    """Return what Snakemake says of a job in its script."""
     (line,) = [line for line in script.splitlines() if line.startswith(_PROPERTIES)]
     properties: dict[str, Any] = json.loads(line.removeprefix(_PROPERTIES))
     return properties
 
 
 def job_of(template: Mapping[str, Any], properties: Mapping[str, Any], script: Path, folder: str, packages: str) -> Any:
-    """Returns the manifest of a Job.
+    """Return the manifest of a Job.
 
     Args:
         template: the content of job.yaml; its first container runs the job.
@@ -82,7 +82,7 @@ def _labels(selector: str) -> dict[str, str]:
 
 
 def _keep_others_away(pod: dict[str, Any]) -> None:
-    """Keeps the pods of all other jobs off the node, in both directions and of all namespaces."""
+    """Keep the pods of all other jobs off the node, in both directions and of all namespaces."""
     others = {
         "labelSelector": {"matchExpressions": [{"key": _MEASURES, "operator": "Exists"}]},
         "namespaceSelector": {},

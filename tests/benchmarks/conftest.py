@@ -15,7 +15,7 @@ Benchmark = Callable[..., tuple[list[dict[str, str]], str]]
 
 @pytest.fixture(scope="session")
 def benchmark(tiny_project: Path) -> Benchmark:
-    """Runs one of the benchmarks in the project of a tiny network; returns its rows and what it says beside them."""
+    """Run one of the benchmarks in the project of a tiny network; return its rows and what it says beside them."""
 
     def run(name: str, *options: str) -> tuple[list[dict[str, str]], str]:
         made = run_python(tiny_project, "-m", f"benchmarks.{name}", *options, more=HOME)

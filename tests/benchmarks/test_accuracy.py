@@ -52,7 +52,7 @@ def test_a_state_is_carried_from_step_to_step() -> None:
     assert [each[0].item() for each in outputs] == [1, 3, 6] and [each[1].item() for each in given] == [0, 1, 3]
 
 
-def test_values_of_a_quantised_file_are_in_float32_again(tmp_path: Path) -> None:
+def test_values_of_a_quantized_file_are_in_float32_again(tmp_path: Path) -> None:
     numbers = {"scale": np.float32(0.5), "zero": np.uint8(0), "held": np.array([2, 4], np.int8), "none": np.int8(0)}
     pairs = [
         ("QuantizeLinear", ["x", "scale", "zero"], "q"),

@@ -69,7 +69,7 @@ LINES = [
 
 
 def texts(path: Path) -> list[str]:
-    """Returns what a picture says, which the file tells beside the outlines of the letters."""
+    """Return what a picture says, which the file tells beside the outlines of the letters."""
     return re.findall(r"<!-- (.*?) -->", path.read_text())
 
 

@@ -40,7 +40,7 @@ CPU = {"kind": "cpu", "mcpu": "znver4", "threads": 2}
 
 
 def tune(shards: Path, task: Task, elapsed_s: Sequence[float]) -> Run:
-    """Writes a run whose trials ended at these seconds."""
+    """Write a run whose trials ended at these seconds."""
     run = Run(task.key, "autotvm", 0, 1, {}, 2, {"name": "here"}, {"python": "3.11"})
     measurement = Measurement(Status.OK, latency_s=1e-3, latency_std_s=0.0, cv=0.0, repeats=3, build_s=0.1, run_s=0.1)
     with Shard.open(shards, run, task) as shard:
@@ -65,7 +65,7 @@ def test_tuning_took_what_the_runs_of_a_build_took(tmp_path: Path) -> None:
 
 
 def engines(network: str, batch: int, latency_ms: float, **speedups: float) -> list[dict[str, str]]:
-    """Returns the rows of a network: its own, and those of rivals by their speedups."""
+    """Return the rows of a network: its own, and those of rivals by their speedups."""
     own = {"network": network, "batch": batch, "relative_error": 5e-7, "tuning_s": 136.6, "trials_measured": 768}
     return [
         {**dict.fromkeys(COLUMNS, ""), **{name: str(value) for name, value in {**own, **row}.items()}}

@@ -27,7 +27,7 @@ Row = Mapping[str, str]
 
 
 def rows(name: str, **wanted: str) -> list[Row]:
-    """Returns the lines of a file that have some values."""
+    """Return the lines of a file that have some values."""
     return [row for row in read_rows(DATA / name) if wanted.items() <= row.items()]
 
 
@@ -103,7 +103,7 @@ def of_time_to_a_network() -> list[str]:
     return [f"**{own:.0f} s**", *ends, *([f"{min(near) / own:.1f}x"] if near else [])]
 
 
-def of_quantised_files() -> list[str]:
+def of_quantized_files() -> list[str]:
     found = rows("precision.csv", precision="int8")
     speedups = {
         rival: [float(row["speedup"]) for row in found if row["engine"] == rival]
@@ -124,7 +124,7 @@ ANSWERS: tuple[Callable[[], list[str]], ...] = (
     of_the_papers,
     of_the_presets,
     of_time_to_a_network,
-    of_quantised_files,
+    of_quantized_files,
 )
 """What each question's line must say, from the files that it links to."""
 
@@ -255,7 +255,7 @@ def test_means_beside_neighbours_are_those_of_their_file(page: Path) -> None:
 
 
 def lines_of(page: str) -> list[list[str]]:
-    """Returns the cells of every line of a page's tables."""
+    """Return the cells of every line of a page's tables."""
     return [cells(line) for line in (RESULTS / page).read_text().splitlines() if line.startswith("|")]
 
 
@@ -631,7 +631,7 @@ def test_the_table_of_planning_is_that_of_its_file() -> None:
 
 
 def described() -> dict[str, Row]:
-    """Returns the row of provenance.csv on each file, by name."""
+    """Return the row of provenance.csv on each file, by name."""
     found = rows("provenance.csv")
     assert len({row["file"] for row in found}) == len(found)
     return {row["file"]: row for row in found}
@@ -697,9 +697,9 @@ def test_what_is_said_of_the_best_known_gpu_kernels_is_what_the_file_says() -> N
         for row in found
         if row["winograd_us"]
     ]
-    agreeing = sum((measured > 1) == (modelled > 1) for measured, modelled in both)
+    agreeing = sum((measured > 1) == (modeled > 1) for measured, modeled in both)
     assert f"| {agreeing} of {len(both)} |" in page
-    gains = [measured for measured, modelled in both if modelled >= 1.5]
+    gains = [measured for measured, modeled in both if modeled >= 1.5]
     assert (
         f"({len(gains)} layers), the least and the median | {min(gains):.2f}x, {statistics.median(gains):.2f}x |"
         in page

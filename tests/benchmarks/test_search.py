@@ -137,13 +137,13 @@ def test_a_live_run_reports_its_columns(space):
 
 
 def run_of(variant, layer, seed, gap):
-    """Returns a line of the experiment on tables: a run of one batch of 16 and of 48 trials."""
+    """Return a line of the experiment on tables: a run of one batch of 16 and of 48 trials."""
     found = {"variant": variant, "layer": layer, "seed": str(seed), "trials": "48", "gap_at_256": str(gap)}
     return dict.fromkeys(exact.TABLES.columns, "") | found | {"batches": "16 16 16"}
 
 
 def cells_of(text, words):
-    """Returns the cells of the one row of a table that has these words."""
+    """Return the cells of the one row of a table that has these words."""
     (row,) = [line for line in text.splitlines() if line.startswith("|") and words in line]
     return [cell.strip() for cell in row.strip("|").split("|")]
 
@@ -195,7 +195,7 @@ def test_the_page_of_claims_is_made_from_the_files():
 
 
 def table_run(variant, layer, seed, *, gap, trials_to_1="", search_s="2.0"):
-    """Returns a line of the experiment on tables."""
+    """Return a line of the experiment on tables."""
     plain = {f"gap_at_{n}": str(gap) for n in (*CHECKPOINTS, "end")}
     reached = {"trials": "200", "trials_to_1%": trials_to_1, "search_s_to_1%": "1.0" if trials_to_1 else ""}
     named = {"variant": variant, "layer": layer, "seed": str(seed)}

@@ -105,9 +105,9 @@ def test_a_network_has_one_block_and_at_least_the_optimum(two_layers, monkeypatc
 
 def test_trying_everything_reaches_a_networks_optimum(two_layers):
     tried = {layer: networks._all_blocks(layer) for layer in two_layers}
-    assert networks._least_s(two_layers, tried) == networks._optimum_s("two")
+    assert networks._min_s(two_layers, tried) == networks._optimum_s("two")
     fixed = {layer: {} for layer in two_layers}
-    assert networks._least_s(two_layers, fixed) > networks._optimum_s("two")
+    assert networks._min_s(two_layers, fixed) > networks._optimum_s("two")
 
 
 def test_all_variants_of_the_accelerator_are_compared_with_the_first_seed(two_layers):

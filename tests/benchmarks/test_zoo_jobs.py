@@ -25,7 +25,7 @@ def python(text: str) -> list[str]:
 
 
 def starting(path: Path) -> str:
-    """Returns what starts a process in a group of its own, whose number it writes into a file, and waits for it."""
+    """Return what starts a process in a group of its own, whose number it writes into a file, and waits for it."""
     start = f"process = subprocess.Popen({python(SLEEP)}, start_new_session=True)"
     return f"import subprocess; {start}; open({str(path)!r}, 'w').write(str(process.pid)); process.wait()"
 
@@ -45,7 +45,7 @@ def is_gone(pid: int) -> bool:
 
 
 def outcome(text: str, seconds: float = 600.0, gigabytes: float = 1000.0) -> Row:
-    """Returns the columns of a job that runs Python."""
+    """Return the columns of a job that runs Python."""
     return run_job(python(text), Limits(seconds, gigabytes))
 
 

@@ -44,7 +44,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def completed(line: str) -> list[str]:
-    """Returns what completes the last word of a line; empty for a new word."""
+    """Return what completes the last word of a line; empty for a new word."""
     *words, last = line.split(" ")
     return [item.value for item in ShellComplete(main, {}, "anole", "_ANOLE_COMPLETE").get_completions(words, last)]
 

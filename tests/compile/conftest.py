@@ -58,7 +58,7 @@ def drawn(seed: int, target: Any, workload: Workload) -> Choice:
 
 
 def lowered(imported: Any, target: Any, choose: Callable[[Any, Workload], Choice] = by_default) -> tvm.IRModule:
-    """Lowers a network with a config for each task, all of which can be scheduled."""
+    """Lower a network with a config for each task, all of which can be scheduled."""
     workloads = dict.fromkeys(layer.workload for layer in find_layers(imported))
     chosen = {workload: choose(target, workload) for workload in workloads}
     module, failures = lower(imported.module, chosen, target.schedule_default)
@@ -105,7 +105,7 @@ class Network:
 
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Network]:
-    """Makes a tiny network by its name, from torch, or from its ONNX export if the name ends in ``.onnx``."""
+    """Make a tiny network by its name, from torch, or from its ONNX export if the name ends in ``.onnx``."""
     folder = tmp_path_factory.mktemp("networks")
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
 

@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from anole.compile.lower import Choice, PackedWeights, lower
-from anole.extract.graph import find_layers, narrowed_for
+from anole.extract.graph import find_layers, for_low_precision
 from anole.ir.kernel_calls import anchored
 from anole.space import ALGORITHM
 from anole.targets import get_target
@@ -180,7 +180,7 @@ def test_a_second_lowering_packs_no_weight_again_and_schedules_only_what_it_shou
 def test_narrow_numbers_are_rounded_where_they_are_computed(network: Callable[[str], Any]) -> None:
     plain = network("residual")
     target = get_target({**plain.target.description, "precision": "bf16"})
-    narrow = replace(plain, target=target, imported=narrowed_for(plain.imported, target))
+    narrow = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
     module, other = lowered(narrow.imported, target), lowered(plain.imported, plain.target)
     kinds = [workload.dtype for func in functions(module).values() if (workload := anchored(func))]
     assert "bfloat16" in kinds and "float32" in kinds
@@ -196,7 +196,7 @@ def test_stored_weights_are_unpacked_in_the_kernel_of_their_layer(
 ) -> None:
     plain = network("residual")
     target = get_target({**plain.target.description, "weights": "int8"})
-    stored = replace(plain, target=target, imported=narrowed_for(plain.imported, target))
+    stored = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
     module = lowered(stored.imported, target, by_default if seed is None else partial(drawn, seed))
     other = lowered(plain.imported, plain.target)
     schemes = {weight_scheme(workload) for func in functions(module).values() if (workload := anchored(func))}

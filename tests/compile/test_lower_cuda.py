@@ -29,7 +29,7 @@ def by_winograd(size: int, target: CudaTarget, workload: Workload) -> Choice:
     if not (isinstance(workload, Conv2d) and can_winograd(workload)):
         return by_default(target, workload)
     space = winograd_space(target.limits, target.gpu, workload)
-    return Choice(WinogradTemplate(), {**space.best_drawn, "tile_size": size})
+    return Choice(WinogradTemplate(), {**space.best_sampled, "tile_size": size})
 
 
 def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:

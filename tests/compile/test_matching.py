@@ -101,7 +101,7 @@ def locked(net: Any, position: int, **changes: Any) -> dict[str, Receipt]:
     return {tuned.task_key: LockedReceipt(*fields, place="anole.lock.json: builds.net.tasks.k (layer)")}
 
 
-def test_layers_of_float32_in_a_quantised_network_are_named_with_their_share_and_why(
+def test_layers_of_float32_in_a_quantized_network_are_named_with_their_share_and_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     dense = Dense(1, 64, 64)
@@ -117,9 +117,9 @@ def test_layers_of_float32_in_a_quantised_network_are_named_with_their_share_and
     warn_of_wide("net", matches)
     found = [line.rpartition(": ")[2] + " " + line.partition("(")[2].partition(")")[0] for line in caplog.messages]
     assert found == [
-        "float its operands are not both quantised",
+        "float its operands are not both quantized",
         "odd its groups are too small, or its weights need more than 8 bits",
-        "attention its operands are not both quantised",
+        "attention its operands are not both quantized",
     ]
     assert "25.0 % of the work: float" in caplog.text
 

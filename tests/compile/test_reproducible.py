@@ -48,7 +48,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def files_of(folder: Path) -> dict[str, Any]:
-    """Returns the content of each file of a build; of its description without times."""
+    """Return the content of each file of a build; of its description without times."""
     found: dict[str, Any] = {
         str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }

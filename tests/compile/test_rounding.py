@@ -36,7 +36,7 @@ class Net:
         return Receipt(self.task.key, "a" * 64, 4, self.tiles[6], 1e-6, rivals=tuple(measured))
 
     def compile(self, receipt: Receipt, too_much: bool) -> tuple[Build, list[Any]]:
-        """Returns the build and the config of each one that was run."""
+        """Return the build and the config of each one that was run."""
         ran: list[Any] = []
 
         def rounds_too_much(folder: Path) -> bool:
@@ -56,7 +56,7 @@ def net(project: Path) -> Net:
     manifest, (task, *_) = extract_tasks(model, "cpu", target)
     space = target.space(task.workload)
     restricted = {size: space.restricted({ALGORITHM: [WINOGRAD], "tile_size": [size]}) for size in (2, 4, 6)}
-    return Net(model, manifest, task, {size: part.best_drawn for size, part in restricted.items()})
+    return Net(model, manifest, task, {size: part.best_sampled for size, part in restricted.items()})
 
 
 def told(task: BuiltTask) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ def nests(func: tirx.PrimFunc) -> list[list[tirx.For]]:
 @pytest.mark.parametrize(
     ("name", "size"), [pytest.param("squeezenet1_1", 96, marks=pytest.mark.slow), ("mobilenet_v2", 96)]
 )
-def test_what_is_large_is_parallel_and_vectorised(name: str, size: int) -> None:
+def test_what_is_large_is_parallel_and_vectorized(name: str, size: int) -> None:
     imported, large = load_model(ModelSpec(name, f"torchvision:{name}", {"x": (1, 3, size, size)})), 0
     for kernel, func in functions(lowered(imported, TARGET)).items():
         for loops in nests(func):
@@ -58,7 +58,7 @@ def test_what_is_large_is_parallel_and_vectorised(name: str, size: int) -> None:
 
 
 @pytest.mark.guard
-def test_a_large_encoder_layer_is_fused_parallel_and_vectorised(project: Path) -> None:
+def test_a_large_encoder_layer_is_fused_parallel_and_vectorized(project: Path) -> None:
     (project / "large.py").write_text(
         "from torch import nn\n\n"
         "def encoder():\n"

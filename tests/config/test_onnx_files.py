@@ -20,7 +20,7 @@ from anole.node import Node
 
 
 def outside(location: str, name: str = "w", **more: object) -> TensorProto:
-    """Returns a tensor of 16 bytes in another file."""
+    """Return a tensor of 16 bytes in another file."""
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, value in {"location": location, **more}.items():
         tensor.external_data.add(key=key, value=str(value))
@@ -32,7 +32,7 @@ def graph_of(*initializers: TensorProto) -> GraphProto:
 
 
 def everywhere() -> ModelProto:
-    """Returns a model with an external tensor at each place where the format allows one, in a file of its own."""
+    """Return a model with an external tensor at each place where the format allows one, in a file of its own."""
     inner = graph_of(outside("subgraph"))
     inner.node.add(op_type="Constant").attribute.append(helper.make_attribute("value", outside("subgraph_constant")))
     node = helper.make_node("If", ["x"], ["y"])
@@ -71,7 +71,7 @@ def saved(folder: Path, model: ModelProto, *data: str) -> Path:
 
 
 def damaged(data: st.DataObject, model: ModelProto) -> bytes:
-    """Returns a model's bytes with some changed."""
+    """Return a model's bytes with some changed."""
     content = bytearray(model.SerializeToString())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -152,7 +152,7 @@ def test_a_damaged_file_tells_of_no_other_file(tmp_path_factory: pytest.TempPath
 
 
 def named() -> ModelProto:
-    """Returns a model with names of every kind, also some that no entry may use."""
+    """Return a model with names of every kind, also some that no entry may use."""
     inner = helper.make_graph(
         [helper.make_node("Neg", ["a"], ["hidden"])], "g", [], [helper.make_tensor_value_info("hidden", 1, None)]
     )

@@ -24,7 +24,7 @@ builds: [{model: net, target: cpu, trials: 8, name: small}]
 
 
 def doubling(first: str, step: str) -> str:
-    """Returns a mapping in which each value holds the one before nine times."""
+    """Return a mapping in which each value holds the one before nine times."""
     steps = [step.format(",".join([f"*a{i}"] * 9)) for i in range(8)]
     return f"a0: &a0 {first}\n" + "".join(f"a{i}: &a{i} {each}\n" for i, each in enumerate(steps, start=1))
 
@@ -148,7 +148,7 @@ def test_nothing_else_than_a_spec_error_comes_out(
 
 
 def read_all(path: Path) -> None:
-    """Reads all that a models.yaml holds, as far as it goes."""
+    """Read all that a models.yaml holds, as far as it goes."""
     try:
         spec = load_spec(path)
         for each in (spec.tuning, *(build.tuning for build in spec.builds.values())):

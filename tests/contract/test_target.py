@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from anole.errors import TargetError
-from anole.targets import get_observable, get_target
+from anole.targets import get_profilable, get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.testing.target_contract import TargetContract
 from anole_cuda.settings import describe_cuda
@@ -27,7 +27,7 @@ class TestOpenTargets(TargetContract):
 
 
 def test_only_a_processor_is_observable():
-    assert [kind for kind in DESCRIPTIONS if get_observable(DESCRIPTIONS[kind])] == ["cpu"]
+    assert [kind for kind in DESCRIPTIONS if get_profilable(DESCRIPTIONS[kind])] == ["cpu"]
 
 
 def test_an_unknown_kind_is_said():

@@ -16,7 +16,7 @@ from anole.errors import DocumentError
 
 
 def edit(path: Path, **change: object) -> Path:
-    """Changes fields of a document, which then has the right checksum."""
+    """Change fields of a document, which then has the right checksum."""
     plain = json.loads(path.read_text())
     del plain["crc"]
     path.write_text(checked_text({**plain, **change}))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anole.codec import FLAT, LATER, Range, decode, encode
 from anole.commands.shared import Json
 from anole.config.entries import AcceleratorOrder, ModelSpec
 from anole.config.reading import parse_spec
@@ -22,8 +23,7 @@ from anole.documents.evaluation import Evaluation
 from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Refined, SharedReceipts, TuningReceipt
 from anole.merge.stage import Stamp
-from anole.codec import FLAT, LATER, Range, from_plain, to_plain
-from anole.project.rule_inputs import Answers
+from anole.project.rule_inputs import RuleInputs
 
 DOCUMENTS = (
     *(Manifest, Build, Evaluation, TuningReceipt, SharedReceipts, Refined, DescribedTarget, Stamp),
@@ -78,7 +78,7 @@ def test_a_document_is_read_as_it_was_written_order_included(
     written = data.draw(values(cls))
     path = tmp_path_factory.mktemp("documents") / "document.json"
     write_document(path, written)
-    assert ordered(to_plain(read_document(path, cls, "compile"))) == ordered(to_plain(written))
+    assert ordered(encode(read_document(path, cls, "compile"))) == ordered(encode(written))
 
 
 class Dry:
@@ -92,12 +92,12 @@ def test_a_job_reads_its_argument_as_it_was_written_order_included(
 ) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(tmp_path_factory.mktemp("project"))
-        answers = Answers(lambda: None, Dry(), lambda _: None, lambda *_: None, {})  # type: ignore[arg-type, return-value]
+        answers = RuleInputs(lambda: None, Dry(), lambda _: None, lambda *_: None, {})  # type: ignore[arg-type, return-value]
         argument = argument_of(document)
         written = answers._argument(argument)
-        read = from_plain(Order, Json().convert(written, None, None))
+        read = decode(Order, Json().convert(written, None, None))
         turned = answers._argument(dict(reversed(argument.items())))
-    assert ordered(to_plain(read)) == ordered(to_plain(document))
+    assert ordered(encode(read)) == ordered(encode(document))
     assert written != turned, "Snakemake runs a job again whose argument has another order"
 
 

@@ -38,7 +38,7 @@ BYTES = replace(BUILD, kernels=(BuiltKernel("conv", 1, None, (), 1, 1, "uint8"),
         ({**MEANS, "averaged_error": 2e-2}, "of which 0.003 may be chance"),
     ],
 )
-def test_a_quantised_network_is_judged_by_its_file(evidence: dict[str, Any], message: str | None) -> None:
+def test_a_quantized_network_is_judged_by_its_file(evidence: dict[str, Any], message: str | None) -> None:
     evaluation = replace(FAR, **evidence)
     if message is None:
         refuse_wrong(Path("net"), BYTES, evaluation)

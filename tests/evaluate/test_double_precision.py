@@ -20,7 +20,7 @@ FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 
 
 def save(path: Path, nodes: list[onnx.NodeProto], shape: tuple[int, ...], opset: int = 12, **weights: object) -> str:
-    """Writes a model of one input ``x`` and one output ``y``, and returns its source."""
+    """Write a model of one input ``x`` and one output ``y``, and return its source."""
     given = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
     values = [helper.make_tensor_value_info("x", FLOAT, shape)], [helper.make_tensor_value_info("y", FLOAT, None)]
     graph = helper.make_graph(nodes, "net", *values, given)

@@ -23,7 +23,7 @@ TINY = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
 
 
 def before_bfloat16() -> onnx.ModelProto:
-    """Returns a network of operators of version 11, whose `Cast` knows no bfloat16."""
+    """Return a network of operators of version 11, whose `Cast` knows no bfloat16."""
     rng, image = np.random.default_rng(0), [1, 3, 16, 16]
     weights = [rng.standard_normal((8, 3, 3, 3), np.float32), rng.standard_normal((4, 8, 1, 1), np.float32)]
     steps = [("Conv", ["x", "w0"], "a"), ("Relu", ["a"], "b"), ("Conv", ["b", "w1"], "y")]

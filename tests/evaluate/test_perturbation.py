@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.documents.evaluation import Evaluation, Latency
 from anole.evaluate.correctness import _is_near_on_average
 from anole.evaluate.engines import Engine
-from anole.evaluate.perturbation import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means, rounded_anew
+from anole.evaluate.perturbation import LARGEST_CHANCE, MAX_ERROR_RATIO, MeansCompared, chance, compare_means, perturbed
 
 RNG = np.random.default_rng(0)
 FIRST, SECOND = RNG.standard_normal((40, 32), np.float32), RNG.standard_normal((32, 16), np.float32)
@@ -32,7 +32,7 @@ def engine(function: Function) -> Engine:
 
 
 def decided(levels: int, noise: float = 0.0, unit: float = 0.0) -> Function:
-    """Returns a network that quantises what its first layer computes to so many levels.
+    """Return a network that quantizes what its first layer computes to so many levels.
 
     Args:
         levels: fewer make each decision larger.
@@ -68,7 +68,7 @@ def test_a_right_build_of_a_sensitive_network_is_near_on_average() -> None:
 def test_noise_in_the_weights_of_a_sensitive_network_is_found(noise: float) -> None:
     found = compare_means(engine(decided(50, noise, 3e-7)), engine(decided(50)), SAMPLES)
     # The reference's own sensitivity would explain the difference.
-    assert found.nearby_error < MOST_SENSITIVE * found.reference_sensitivity
+    assert found.nearby_error < MAX_ERROR_RATIO * found.reference_sensitivity
     assert found.averaged_error > LARGEST_CHANCE
     assert not is_near(found)
 
@@ -87,6 +87,6 @@ def test_too_sensitive_a_network_is_not_called_right() -> None:
 
 def test_only_floating_point_inputs_are_rounded_anew() -> None:
     data, whole = RNG.standard_normal(1000).astype(np.float32), np.arange(5)
-    again, same = rounded_anew([data, whole], 0)
+    again, same = perturbed([data, whole], 0)
     assert again.dtype == np.float32 and np.abs((again - data) / np.spacing(np.abs(data))).max() == 4
     np.testing.assert_array_equal(same, whole)

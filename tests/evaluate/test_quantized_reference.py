@@ -1,4 +1,4 @@
-"""A quantised file is computed by its own steps: only products are joined with what dequantises their operands."""
+"""A quantized file is computed by its own steps: only products are joined with what dequantizes their operands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 
 
 def written(path: Path) -> ModelSpec:
-    """Writes a product that is added to its own quantised input."""
+    """Write a product that is added to its own quantized input."""
     numbers = {
         "scale": np.float32(0.05),
         "zero": np.uint8(120),
@@ -40,7 +40,7 @@ def written(path: Path) -> ModelSpec:
     return ModelSpec("net", f"onnx:{path}", {})
 
 
-def test_all_but_products_read_what_was_dequantised_through_a_step_of_its_own(tmp_path: Path) -> None:
+def test_all_but_products_read_what_was_dequantized_through_a_step_of_its_own(tmp_path: Path) -> None:
     nodes = onnx.load_from_string(_apart(written(tmp_path / "net.onnx"))).graph.node
     made = {node.output[0]: node for node in nodes}
     product, total = made["product"], made["sum"]

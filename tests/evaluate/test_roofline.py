@@ -20,7 +20,7 @@ from pathlib import Path
 from anole.evaluate import roofline
 
 roofline.measure_roofline = lambda target, kernels: roofline.Roofline(1e18, 1e18)
-roofline._LEAST_S = 0.0
+roofline._MIN_S = 0.0
 logging.basicConfig(stream=sys.stdout)
 """
 WARN = f'{SCRIPT}roofline.warn_of_slow_kernels(Path("net"), 0.0)'

@@ -15,8 +15,8 @@ from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison
 from anole.evaluate.device import _latency
 from anole.evaluate.engines import Engine
-from anole.evaluate.winograd_error import rounds_too_much
 from anole.evaluate.stage import evaluate_build
+from anole.evaluate.winograd_error import rounds_too_much
 
 from ..tiny_builds import HOME, run_python
 
@@ -27,7 +27,7 @@ from pathlib import Path
 from types import SimpleNamespace
 import torch
 import tiny
-from anole.compile.recorded import compile_redrawn
+from anole.compile.recorded import compile_with_random_weights
 from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
 from anole.evaluate.winograd_error import rounds_too_much
@@ -67,7 +67,7 @@ class Deep(torch.nn.Module):
             x = torch.relu(x + layer(x))
         return self.head(x)
 
-def quantised(path, noise):
+def quantized(path, noise):
     from onnxruntime.quantization import QuantFormat, quantize_static
     network, image = Deep(noise).eval(), torch.randn(1, 3, 64, 64)
     torch.onnx.export(network, (image,), "float.onnx", input_names=["x"], dynamo=False, verbose=False)
@@ -86,8 +86,8 @@ compiled("onnx", "onnx:net.onnx", x=(1, 3, 16, 16))
 bf16 = {**describe_cpu(threads=1), "precision": "bf16"}
 compile_untuned(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}), Path("bf16"), bf16)
 pretended("bf16_and_wrong", "bf16", "torch:tiny:residual_of_other_weights")
-quantised("bytes.onnx", 0)
-quantised("other_bytes.onnx", 0.2)
+quantized("bytes.onnx", 0)
+quantized("other_bytes.onnx", 0.2)
 compiled("bytes", "onnx:bytes.onnx")
 pretended("bytes_and_wrong", "bytes", "onnx:other_bytes.onnx")
 int4 = {**describe_cpu(threads=1), "weights": "int4"}
@@ -111,7 +111,7 @@ logging.basicConfig(filename="log.txt", level=logging.INFO, force=True)
 said = {}
 for path in sorted(Path().glob("*/build.json")):
     name = path.parent.name
-    again = compile_wrongly if name == "shy_and_wrong" else compile_redrawn
+    again = compile_wrongly if name == "shy_and_wrong" else compile_with_random_weights
     try:
         evaluate_build(path.parent, Path(f"{name}.json"), again, Pace(rounds=5, burst_s=0.01, pause_s=0.0))
     except AnoleError as error:
@@ -183,7 +183,7 @@ def test_a_model_is_compared_with_its_references(evaluated: Evaluated) -> None:
 
 
 @pytest.mark.guard
-def test_a_deep_quantised_network_is_compared_by_its_own_steps_and_on_average(evaluated: Evaluated) -> None:
+def test_a_deep_quantized_network_is_compared_by_its_own_steps_and_on_average(evaluated: Evaluated) -> None:
     right, wrong = evaluated.read("bytes"), evaluated.read("bytes_and_wrong")
     assert right.precision == right.latencies[0].reference_precision == "int8"
     assert "bytes: differs from a reference; computing the network by its file's own steps" in evaluated.log

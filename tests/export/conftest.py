@@ -68,12 +68,12 @@ class Exported:
         return imported(self.build / "load.py").Model()(*self.inputs)
 
     def python(self) -> Any:
-        """Returns the module that wraps the library."""
+        """Return the module that wraps the library."""
         (path,) = self.folder.glob("*.py")
         return imported(path)
 
     def program(self, made: Path, *options: str, source: Path = HERE / "program.c") -> Path:
-        """Compiles a program with the static library."""
+        """Compile a program with the static library."""
         command = [find_compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{self.folder}"]
         libraries = [*map(str, self.folder.glob("*.a")), "-lm", "-lpthread"]
         subprocess.run([*command, str(source), "-o", str(made), *options, *libraries], check=True)
@@ -81,7 +81,7 @@ class Exported:
 
 
 def write_onnx(path: Path, seed: int = 0, channels: int = 3, of_bytes: bool = False) -> None:
-    """Writes a convolution, whose data and weights may be quantised, and an activation."""
+    """Write a convolution, whose data and weights may be quantized, and an activation."""
     weight = np.random.default_rng(seed).standard_normal((5, channels, 3, 3)).astype(np.float32)
     constants = {"w": weight}
     nodes = [helper.make_node("Conv", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
@@ -103,7 +103,7 @@ def write_onnx(path: Path, seed: int = 0, channels: int = 3, of_bytes: bool = Fa
 
 
 def needs(tool: str) -> str:
-    """Returns the path of a tool, or skips the test."""
+    """Return the path of a tool, or skip the test."""
     found = shutil.which(tool)
     if found is None:
         pytest.skip(f"there is no {tool} on PATH")
@@ -111,7 +111,7 @@ def needs(tool: str) -> str:
 
 
 def imported(path: Path) -> Any:
-    """Returns the module in a file."""
+    """Return the module in a file."""
     found = importlib.util.spec_from_file_location(path.stem, path)
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -124,7 +124,7 @@ Export = Callable[..., Exported]
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Builds a tiny network by its name, in the working directory of all of them."""
+    """Build a tiny network by its name, in the working directory of all of them."""
     home = tmp_path_factory.mktemp("builds")
     shutil.copy(HERE.parent / "tiny_networks.py", home / "tiny.py")
     write_onnx(home / "net.onnx")
@@ -145,7 +145,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def export(build: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Export:
-    """Exports a tiny network by its name."""
+    """Export a tiny network by its name."""
 
     def made(name: str, **settings: Any) -> Exported:
         folder = tmp_path_factory.mktemp("exported") / name

@@ -28,7 +28,7 @@ def bits(arrays: Sequence[np.ndarray]) -> bytes:
 
 
 def call(program: Path | Sequence[str], how: str, exported: Exported, code: int = 0) -> bytes:
-    """Runs a program, which must end with this code, and returns what it says."""
+    """Run a program, which must end with this code, and returns what it says."""
     command = [str(program)] if isinstance(program, Path) else list(program)
     weights = str(exported.folder / "network.weights")
     run = subprocess.run([*command, how, weights], input=bits(exported.inputs), capture_output=True)

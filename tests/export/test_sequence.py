@@ -19,7 +19,7 @@ Body = Callable[[relax.BlockBuilder, Any], Any]
 
 
 def read(body: Body, outputs: int = 1) -> KernelSequence:
-    """Reads a network whose input has shape (2, 3)."""
+    """Read a network whose input has shape (2, 3)."""
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 3), "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():

@@ -21,7 +21,7 @@ def invoke(*arguments: object) -> Result:
 
 
 def refused(folder: Path, *arguments: object) -> str:
-    """Returns what is said of an export that writes nothing."""
+    """Return what is said of an export that writes nothing."""
     outcome = invoke(*arguments, "--to", folder)
     assert outcome.exit_code == 2 and not folder.exists(), outcome.output
     return outcome.output

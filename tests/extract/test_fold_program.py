@@ -24,7 +24,7 @@ class Net(torch.nn.Module):
 
 
 def folded(net: Net) -> list[str]:
-    """Returns the operators that are left of a network on four numbers; its result stays as it is."""
+    """Return the operators that are left of a network on four numbers; its result stays as it is."""
     x = torch.randn(4)
     program = decompose(torch.export.export(net.eval(), (x,)))
     torch.manual_seed(0)
@@ -55,7 +55,7 @@ def test_only_what_depends_on_an_input_is_left(
 
 
 def test_what_would_be_too_large_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_ELEMENTS", 4)
+    monkeypatch.setattr(module, "_MAX_ELEMENTS", 4)
     assert folded(Net(lambda net, x: x + net.weight.exp().repeat(2)[:4])) == [
         "repeat.default",
         "slice.Tensor",

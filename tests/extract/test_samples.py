@@ -1,4 +1,4 @@
-"""Samples for quantising are those of a file, or random ones; a file that does not fit is refused."""
+"""Samples for quantizing are those of a file, or random ones; a file that does not fit is refused."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Fussy(nn.Module):
 
 
 class Faint(nn.Sequential):
-    """Normalises, with random scales that are small, as some networks are initialised."""
+    """Normalizes, with random scales that are small, as some networks are initialized."""
 
     def __init__(self) -> None:
         layers = [layer for _ in range(4) for layer in (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.SiLU())]
@@ -99,7 +99,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def drawn(name: str) -> tuple[nn.Module, torch.Tensor]:
-    """Returns a network with drawn weights, and three inputs."""
+    """Return a network with drawn weights, and three inputs."""
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
     network, inputs = make().eval(), torch.randn(3, *shape)

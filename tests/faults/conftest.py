@@ -52,7 +52,7 @@ def figures(pytestconfig: pytest.Config) -> Iterator[AllFigures]:
 
 
 def write_project(folder: Path, trials: int, *targets: str) -> Project:
-    """Writes a project with one network of one task for each of the targets ``cpu`` and ``npu``; for both if none."""
+    """Write a project with one network of one task for each of the targets ``cpu`` and ``npu``; for both if none."""
     project, wanted = Project(folder), targets or ("cpu", "npu")
     write_onnx(folder / "small.onnx", [16])
     write_onnx(folder / "chain.onnx", [16, 32])
@@ -72,14 +72,14 @@ def write_project(folder: Path, trials: int, *targets: str) -> Project:
 
 
 def tune_command(project: Path, target: str, trials: int) -> list[str]:
-    """Returns the arguments of the command that tunes the only task of a target."""
+    """Return the arguments of the command that tunes the only task of a target."""
     manifest = json.loads((project / f"work/models/{MODEL[target]}/{target}.json").read_text())
     (task,) = manifest["tasks"]
     return ["tune", f"work/tasks/{task['key']}.json", "--tuner", TUNER, "--trials", str(trials)]
 
 
 def message_of(output: str) -> str:
-    """Returns the only message of a command, which must be a single line without a traceback."""
+    """Return the only message of a command, which must be a single line without a traceback."""
     assert "Traceback" not in output, output
     (line,) = {line for line in output.splitlines() if line.startswith("anole: ")} or {None}
     assert line is not None, output

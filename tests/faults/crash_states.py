@@ -52,7 +52,7 @@ class State:
     ended: bool = False
 
     def write(self, folder: Path) -> None:
-        """Writes the state into an empty folder."""
+        """Write the state into an empty folder."""
         for name, data in self.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class Disk:
         self._root = self._read(folder)
 
     def do(self, entry: Entry) -> None:
-        """Does what a call did."""
+        """Do what a call did."""
         if entry.name in ("create", "mkdir"):
             made: File | Folder = File() if entry.name == "create" else Folder()
             self._by_inode[entry.inode] = made
@@ -95,7 +95,7 @@ class Disk:
             self._folder(entry.path).pending.append({Path(entry.path).name: None})
 
     def states(self, most: int, draw: random.Random) -> Iterator[dict[str, bytes]]:
-        """Yields states that a power loss may leave now, at most so many: always nothing and all that is pending."""
+        """Yield states that a power loss may leave now, at most so many: always nothing and all that is pending."""
         loose = [node for node in self._nodes() if node.pending]
         variants = [_variants(node, draw) for node in loose]
         least, whole = [0] * len(loose), [1] * len(loose)
@@ -121,7 +121,7 @@ class Disk:
         return folder
 
     def _folder(self, path: str) -> Folder:
-        """Returns the folder that a path lies in."""
+        """Return the folder that a path lies in."""
         folder = self._root
         for name in Path(path).relative_to(self._place).parts[:-1]:
             inner = folder.live[name]
@@ -133,7 +133,7 @@ class Disk:
         self._folder(path).pending.append({Path(path).name: node})
 
     def _nodes(self) -> list[File | Folder]:
-        """Returns all files and folders that may be reached after a power loss."""
+        """Return all files and folders that may be reached after a power loss."""
         found: dict[int, File | Folder] = {}
         waiting: list[File | Folder] = [self._root]
         while waiting:
@@ -158,7 +158,7 @@ class Disk:
 
 
 def crash_states(disk: Disk, entries: Iterable[Entry], most: int, seed: int = 0) -> Iterator[State]:
-    """Yields the different states that a power loss may leave between any two calls, at most so many after each."""
+    """Yield the different states that a power loss may leave between any two calls, at most so many after each."""
     draw, seen = random.Random(seed), set()
     acknowledged: list[str] = []
     changes = list(entries)
@@ -178,7 +178,7 @@ def crash_states(disk: Disk, entries: Iterable[Entry], most: int, seed: int = 0)
 
 
 def sampled_states(states: Sequence[State], most: int) -> list[State]:
-    """Returns so many states, those that differ in more than temporary files before others, the last ones first."""
+    """Return so many states, those that differ in more than temporary files before others, the last ones first."""
     if len(states) <= most:
         return list(states)
     seen, first, others = set(), [], []
@@ -198,7 +198,7 @@ def _temporary(name: str) -> bool:
 
 
 def _variants(node: File | Folder, draw: random.Random) -> list[object]:
-    """Returns what may be left of a file or a folder: first what is there for sure, then all, then parts."""
+    """Return what may be left of a file or a folder: first what is there for sure, then all, then parts."""
     if isinstance(node, Folder):
         return [node.durable, node.live, *(_changed(node.durable, part) for part in _parts(node.pending, draw))]
     pieces = [piece for write in node.pending for piece in _pieces(write)]
@@ -212,7 +212,7 @@ def _variants(node: File | Folder, draw: random.Random) -> list[object]:
 
 
 def _parts(changes: list, draw: random.Random) -> list[list]:
-    """Returns subsets of changes in their order: all of few; of many prefixes, those without one, and some others."""
+    """Return subsets of changes in their order: all of few; of many prefixes, those without one, and some others."""
     if len(changes) <= 5:
         sizes = range(1, len(changes))
         return [list(part) for size in sizes for part in combinations(changes, size)]
@@ -223,7 +223,7 @@ def _parts(changes: list, draw: random.Random) -> list[list]:
 
 
 def _pieces(write: Write) -> Iterator[Write]:
-    """Yields the parts of a write that the disk takes at once: its sectors."""
+    """Yield the parts of a write that the disk takes at once: its sectors."""
     offset, data = write
     if data is None:
         yield write

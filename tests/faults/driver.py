@@ -40,7 +40,7 @@ _LOADED = ctypes.CDLL(None)
 
 
 def acknowledge(what: str) -> None:
-    """Tells the outside that something is stored for good."""
+    """Tell the outside that something is stored for good."""
     os.write(1, f"{what}\n".encode())
     if hasattr(_LOADED, "shim_note"):
         _LOADED.shim_note(what.encode())
@@ -62,7 +62,7 @@ def append(shards: Path) -> None:
 
 
 def do(job: dict[str, Any]) -> None:
-    """Does one job in this process, which ends with it.
+    """Do one job in this process, which ends with it.
 
     A job has the `arguments` of the command line, the `folder` below which calls count, and files `output` and `error`
     for what it prints. Where a call is to fail, it has its `number`, the `fault`, the `errno` and whether it is
@@ -80,7 +80,7 @@ def do(job: dict[str, Any]) -> None:
 
 
 def end_of(job: dict[str, Any]) -> int:
-    """Does one job; returns its exit status. Tidying up an interpreter would take longer than the job."""
+    """Do one job; return its exit status. Tidying up an interpreter would take longer than the job."""
     try:
         do(job)
     except SystemExit as end:
@@ -95,7 +95,7 @@ def end_of(job: dict[str, Any]) -> int:
 
 
 def warm_up() -> None:
-    """Fills the caches that every fork would fill again."""
+    """Fill the caches that every fork would fill again."""
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
         project = Project(Path(folder))
@@ -106,7 +106,7 @@ def warm_up() -> None:
 
 
 def serve() -> None:
-    """Does the jobs of standard input, each in a fork."""
+    """Do the jobs of standard input, each in a fork."""
     warm_up()
     gc.collect()
     gc.freeze()

@@ -21,26 +21,26 @@ class Ledger:
         self._lines: dict[Path, list[bytes]] = {}
 
     def note(self) -> None:
-        """Adds the lines that are whole now; a shard that has no trial yet has acknowledged nothing."""
+        """Add the lines that are whole now; a shard that has no trial yet has acknowledged nothing."""
         for path in self.shards():
-            lines = whole_lines(path)
+            lines = complete_lines(path)
             if trials_of(path) and len(lines) > len(self._lines.get(path, [])):
                 self._lines[path] = lines
 
     def shards(self) -> list[Path]:
-        """Returns the paths of all shards."""
+        """Return the paths of all shards."""
         return sorted(self.project.glob("db/shards/*/*.jsonl"))
 
     def lost(self) -> int:
-        """Returns the number of remembered lines that are not at their place any more."""
+        """Return the number of remembered lines that are not at their place any more."""
         return sum(
             before != after
             for path, known in self._lines.items()
-            for before, after in zip_longest(known, (whole_lines(path) if path.exists() else [])[: len(known)])
+            for before, after in zip_longest(known, (complete_lines(path) if path.exists() else [])[: len(known)])
         )
 
     def doubled(self) -> int:
-        """Returns the number of trials of a run that have the number or the config of an earlier one."""
+        """Return the number of trials of a run that have the number or the config of an earlier one."""
         return sum(
             count - 1
             for path in self.shards()
@@ -49,28 +49,28 @@ class Ledger:
         )
 
     def n_trials(self) -> int:
-        """Returns the number of trials in all shards."""
+        """Return the number of trials in all shards."""
         return sum(len(trials_of(path)) for path in self.shards())
 
 
-def whole_lines(path: Path) -> list[bytes]:
-    """Returns the lines of a file that end with a newline."""
+def complete_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file that end with a newline."""
     return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def trials_of(path: Path) -> list[dict[str, object]]:
-    """Returns the trials of a shard as they are written in it."""
-    lines = map(json.loads, whole_lines(path))
+    """Return the trials of a shard as they are written in it."""
+    lines = map(json.loads, complete_lines(path))
     return [line for line in lines if line["kind"] == "trial"]
 
 
 def n_failed(path: Path) -> int:
-    """Returns the number of failed trials in a shard."""
+    """Return the number of failed trials in a shard."""
     return sum(trial["status"] != "ok" for trial in trials_of(path))
 
 
 def trials_in(database: Path) -> int:
-    """Returns the number of trials in a database that is whole; 0 if there is none."""
+    """Return the number of trials in a database that is whole; 0 if there is none."""
     if not database.exists():
         return 0
     with closing(sqlite3.connect(":memory:")) as db:
@@ -101,7 +101,7 @@ class Figures:
     orphans: int = 0
 
     def add(self, *, lost: int = 0, doubled: int = 0, false: int = 0, orphans: int = 0) -> None:
-        """Adds one try."""
+        """Add one try."""
         self.tried += 1
         self.survived += not (lost or doubled or false or orphans)
         self.lost, self.doubled = self.lost + lost, self.doubled + doubled

@@ -56,11 +56,11 @@ class Running:
         return os.pread(self._output.fileno(), size, 0).decode(errors="replace")
 
     def wait(self, timeout_s: float = LONGEST_S) -> int:
-        """Waits for the command to end and returns its exit code."""
+        """Wait for the command to end and return its exit code."""
         return self.process.wait(timeout_s)
 
     def has_ended_within(self, seconds: float) -> bool:
-        """Waits some seconds at most, and returns whether the command has ended."""
+        """Wait some seconds at most, and return whether the command has ended."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -68,7 +68,7 @@ class Running:
         return True
 
     def left(self) -> list[psutil.Process]:
-        """Returns the command's process and its descendants that are alive, also those that lost their parent."""
+        """Return the command's process and its descendants that are alive, also those that lost their parent."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -80,7 +80,7 @@ class Running:
         return found
 
     def orphans(self, patience_s: float = PATIENCE_S) -> list[str]:
-        """Returns the commands of the processes that are still alive after some seconds, and ends them."""
+        """Return the commands of the processes that are still alive after some seconds, and ends them."""
         until_s = time.monotonic() + patience_s
         while (alive := self.left()) and time.monotonic() < until_s:
             time.sleep(0.02)
@@ -95,7 +95,7 @@ class Running:
 
 
 def stage_of(running: Running) -> psutil.Process | None:
-    """Returns the process of the stage that Snakemake runs just now."""
+    """Return the process of the stage that Snakemake runs just now."""
     for process in running.left():
         try:
             if process.cmdline()[1:3] == ["-m", "anole"]:
@@ -106,7 +106,7 @@ def stage_of(running: Running) -> psutil.Process | None:
 
 
 def device_process_of(running: Running) -> psutil.Process | None:
-    """Returns the process of a tuner that has loaded a candidate just now."""
+    """Return the process of a tuner that has loaded a candidate just now."""
     for process in running.left():
         try:
             if _CANDIDATE.search(Path(f"/proc/{process.pid}/maps").read_text()):
@@ -167,7 +167,7 @@ OF_SNAKEMAKE = (
 def strike_at_random(
     start: Callable[[], Running], fault: Fault, rng: random.Random, moments_s: tuple[float, float]
 ) -> tuple[Running, bool]:
-    """Starts a command and strikes it at a random moment, counted in seconds; starts it again if it was faster.
+    """Start a command and strikes it at a random moment, counted in seconds; starts it again if it was faster.
 
     Returns the command after its end, and whether it was struck.
     """

@@ -50,13 +50,13 @@ class Broken(Exception):
 
 
 def require(holds: bool, problem: str) -> None:
-    """Raises what pytest's own assertions would take far longer to describe, for hundreds of cases."""
+    """Raise what pytest's own assertions would take far longer to describe, for hundreds of cases."""
     if not holds:
         raise Broken(problem)
 
 
 def outlived(driver: Driver, wanted: Scenario, ended: Ended, folder: Path) -> str:
-    """Returns what does not hold after a fault, or after the same command without one; or nothing."""
+    """Return what does not hold after a fault, or after the same command without one; or nothing."""
     try:
         wanted.standing(folder, ended)
         repeated = driver.run(wanted.arguments(folder), folder)
@@ -68,27 +68,27 @@ def outlived(driver: Driver, wanted: Scenario, ended: Ended, folder: Path) -> st
 
 
 def shown(error: str) -> str:
-    """Returns what a message shows of a traceback: the places in this package, and the error."""
+    """Return what a message shows of a traceback: the places in this package, and the error."""
     lines = [line.strip() for line in error.splitlines()]
     return " | ".join([line for line in lines if "anole" in line][-2:] + lines[-1:])
 
 
 def fail_if(problems: Sequence[str], n_tried: int) -> None:
-    """Fails a test that has found problems, and lists the first of them."""
+    """Fail a test that has found problems, and lists the first of them."""
     if problems:
         told = [f"{len(problems)} of {n_tried} cases failed", *problems[:LISTED]]
         pytest.fail("\n".join(told), pytrace=False)
 
 
 def try_all(title: str, cases: Sequence[T], n_all: int, problem: Callable[[T], str], told: Callable[[T], str]) -> None:
-    """Fails a test if something does not hold in a case; they were chosen of so many, and are told in some words."""
+    """Fail a test if something does not hold in a case; they were chosen of so many, and are told in some words."""
     problems = [f"{told(case)}: {found}" for case in cases if (found := problem(case))]
     print(f"{title}, {len(cases)} of {n_all} cases, {len(problems)} failed")
     fail_if(problems, len(cases))
 
 
 def trials_of(folder: Path) -> dict[str, set[tuple[Any, ...]]]:
-    """Returns the states of each run in a folder of shards, as the tuples of their trials; empty ones are left out."""
+    """Return the states of each run in a folder of shards, as the tuples of their trials; empty ones are left out."""
     states: dict[str, set[tuple[Any, ...]]] = {}
     for path in sorted(folder.glob("*/*.jsonl")):
         content = content_at(path)
@@ -98,7 +98,7 @@ def trials_of(folder: Path) -> dict[str, set[tuple[Any, ...]]]:
 
 
 def content_at(path: Path) -> ShardContent | None:
-    """Reads a shard; None where there is none, or none whose first line was written."""
+    """Read a shard; None where there is none, or none whose first line was written."""
     if not path.exists():
         return None
     try:
@@ -134,7 +134,7 @@ def appended_all(folder: Path) -> None:
 
 
 def begin(folder: Path) -> None:
-    """Stores a first trial, and half a line of the next one as a crash leaves it."""
+    """Store a first trial, and half a line of the next one as a crash leaves it."""
     with Shard.open(folder / "work/shards", run_of(CONV), CONV) as shard:
         shard.append_trial(Project.trial_of(0, LATENCIES_S[0], CONV.workload.flop))
     with shard.path.open("ab") as file:
@@ -156,7 +156,7 @@ def fill(folder: Path) -> None:
 
 
 def grow(folder: Path) -> None:
-    """Merges, and appends afterwards."""
+    """Merge, and append afterwards."""
     fill(folder)
     project = Project(folder)
     project.merge()
@@ -165,7 +165,7 @@ def grow(folder: Path) -> None:
 
 
 def grow_and_write(folder: Path) -> None:
-    """Lets the database hold a run that no shard holds, and a table of the user."""
+    """Let the database hold a run that no shard holds, and a table of the user."""
     grow(folder)
     project = Project(folder)
     shard_path(project.shards, run_of(DENSE)).unlink()
@@ -186,7 +186,7 @@ def import_database_arguments(folder: Path) -> list[str]:
 
 
 def two_machines(folder: Path) -> None:
-    """Lets another machine grow one run, tune another run differently and a third one alone."""
+    """Let another machine grow one run, tune another run differently and a third one alone."""
     there = Project(folder)
     there.shards = folder / "there"
     here = Project(folder)
@@ -202,7 +202,7 @@ def two_machines(folder: Path) -> None:
 
 
 def scenario(name: str, sample: Path) -> Scenario:
-    """Returns a scenario; `sample` is a prepared folder in which the command ended well."""
+    """Return a scenario; `sample` is a prepared folder in which the command ended well."""
     if name.startswith("append"):
         prepare = begin if name == "append after a torn line" else lambda folder: None
         return Scenario(prepare, append_arguments, appended_stand, appended_all)
@@ -272,7 +272,7 @@ class Recorded:
 
 
 def prepared(driver: Driver, name: str, folder: Path) -> Recorded:
-    """Fills ``before`` and ``after`` in a folder: a scenario's project without and with the command."""
+    """Fill ``before`` and ``after`` in a folder: a scenario's project without and with the command."""
     wanted = scenario(name, folder)
     (folder / "before").mkdir()
     wanted.prepare(folder / "before")

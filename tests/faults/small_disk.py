@@ -16,7 +16,7 @@ _NAMESPACE = ["unshare", "--map-root-user", "--mount"]
 
 
 def absence() -> str | None:
-    """Returns the reason why this machine has no small disks; None if it has."""
+    """Return the reason why this machine has no small disks; None if it has."""
     try:
         done = subprocess.run([*_NAMESPACE, "true"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -47,14 +47,14 @@ class SmallDisk:
         self._holder.communicate()
 
     def start(self, *command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Running:
-        """Starts a command that sees the disk, in a folder; on the disk itself if none is given."""
+        """Start a command that sees the disk, in a folder; on the disk itself if none is given."""
         enter = ["nsenter", f"--target={self._holder.pid}", "--user", "--preserve-credentials", "--mount"]
         there = ["sh", "-c", 'cd "$0" && exec "$@"', str(folder or self.folder)]
         return Running([*enter, *there, *command], Path("/"), environment)
 
     @contextmanager
     def refusing(self, fault: int | str) -> Iterator[None]:
-        """Leaves only so many bytes free within the block, in whole pages, or makes a folder of the disk read-only."""
+        """Leave only so many bytes free within the block, in whole pages, or makes a folder of the disk read-only."""
         if isinstance(fault, int):
             space, ballast = os.statvfs(self.seen), self.seen / "ballast"
             with ballast.open("wb") as file:

@@ -134,7 +134,7 @@ class Driver:
             self._process.communicate()
 
     def run(self, arguments: list[str], folder: Path, fault: Fault | None = None, record: bool = False) -> Ended:
-        """Runs a command; `record` asks for its calls and what they changed."""
+        """Run a command; `record` asks for its calls and what they changed."""
         assert self._process is not None and self._process.stdin and self._process.stdout
         assert fault is None or self.library is not None, "no call can fail without a C compiler"
         job: dict[str, Any] = _job(arguments, folder, self.scratch)
@@ -151,7 +151,7 @@ class Driver:
 
 
 def strace_works() -> bool:
-    """Returns whether strace is here and may trace a process."""
+    """Whether strace is here and may trace a process."""
     strace = shutil.which("strace")
     return strace is not None and subprocess.run([strace, "-qq", "-o", os.devnull, "true"]).returncode == 0
 
@@ -159,7 +159,7 @@ def strace_works() -> bool:
 def run_under_strace(
     arguments: list[str], folder: Path, watched: Iterable[Path], scratch: Path, call: str, number: int, inject: str
 ) -> tuple[Ended, int]:
-    """Runs a command under strace, which injects a fault at the call of a number that concerns a watched file.
+    """Run a command under strace, which injects a fault at the call of a number that concerns a watched file.
 
     The fault is in strace's words, such as ``error=EIO``. Returns how it ended, and how many calls were tampered with.
     """
@@ -178,7 +178,7 @@ def run_under_strace(
 
 
 def read_record(path: Path) -> Iterator[Entry]:
-    """Yields what `system_calls.c` recorded."""
+    """Yield what `system_calls.c` recorded."""
     data, at = path.read_bytes(), 0
     while at < len(data):
         end = data.index(b"\n", at)
@@ -189,7 +189,7 @@ def read_record(path: Path) -> Iterator[Entry]:
 
 
 def faults_of(call: Call) -> list[Fault]:
-    """Returns everything that can happen at a call: the errors that it may give, a cut, and the process's death."""
+    """Return everything that can happen at a call: the errors that it may give, a cut, and the process's death."""
     number, writes = call.number, call.name in ("write", "pwrite")
     faults = [Fault(number, Kind.FAIL, each) for each in ERRORS[call.name]]
     if call.name in FULL_DISK:

@@ -29,7 +29,7 @@ needs_strace = pytest.mark.skipif(not strace_works(), reason="needs strace, and 
 def attempt(
     run: Callable[[list[str], Path], Ended], again: Driver, wanted: Scenario, before: Path, folder: Path
 ) -> str:
-    """Runs a scenario with a fault, and then without; returns what went wrong, or nothing."""
+    """Run a scenario with a fault, and then without; return what went wrong, or nothing."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(before, folder)
     ended = run(wanted.arguments(folder), folder)
@@ -40,7 +40,7 @@ def attempt(
 
 
 def sampled(cases: Sequence[T], most: int) -> list[T]:
-    """Returns evenly spread cases, the first and the last included."""
+    """Return evenly spread cases, the first and the last included."""
     if len(cases) <= most:
         return list(cases)
     return [cases[round(place * (len(cases) - 1) / (most - 1))] for place in range(most)]

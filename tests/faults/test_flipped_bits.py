@@ -19,7 +19,7 @@ from anole.config.reading import load_spec
 from anole.documents.receipt import write_receipt
 from anole.errors import AnoleError
 from anole.store.content import parse_shard
-from anole.store.lines import whole_lines, without_checksum
+from anole.store.lines import complete_lines, without_checksum
 from anole.store.shard import read_shard
 
 from ..record_project import CONV, DENSE, READERS, RECEIPTS, SPEC, Project, run_of
@@ -33,7 +33,7 @@ Check = Callable[[bytes], str]
 
 
 def verdict(read: Callable[[], Any], allowed: Callable[[Any], bool]) -> str:
-    """Returns how damaged bytes were taken."""
+    """Return how damaged bytes were taken."""
     try:
         found = read()
     except AnoleError as error:
@@ -65,7 +65,7 @@ def flipped(data: bytes, bits: Iterable[int]) -> Iterator[tuple[str, bytes]]:
 
 
 def bits_of(data: bytes, most: int | None) -> list[int]:
-    """Returns the numbers of all bits, or of a sample that is the same in every run."""
+    """Return the numbers of all bits, or of a sample that is the same in every run."""
     everything = range(8 * len(data))
     return list(everything if most is None or most >= len(everything) else random.Random(0).sample(everything, most))
 
@@ -89,9 +89,9 @@ def shard(filled: Project) -> Path:
 
 
 def shard_check(path: Path) -> Check:
-    """Returns the check of a shard's bytes."""
+    """Return the check of a shard's bytes."""
     content = read_shard(path)
-    return lambda data: verdict(lambda: parse_shard(path, whole_lines(data)), lambda found: found == content)
+    return lambda data: verdict(lambda: parse_shard(path, complete_lines(data)), lambda found: found == content)
 
 
 def test_every_flipped_bit_of_a_shard(shard: Path) -> None:

@@ -26,7 +26,7 @@ LEVELS_BYTES = (0, 1 << 12, 1 << 14, 1 << 18)
 
 
 def forget(*places: str) -> Callable[[Path], None]:
-    """Removes what a stage wrote, so that it writes it again."""
+    """Remove what a stage wrote, so that it writes it again."""
     return lambda project: [shutil.rmtree(project / place) for place in places] and None
 
 
@@ -37,7 +37,7 @@ def tune_more(target: str, project: Path) -> None:
 
 
 def prepare_refining(project: Path) -> None:
-    """Compiles what is tuned, and asks for refining."""
+    """Compile what is tuned, and asks for refining."""
     path = project / "models.yaml"
     plain = yaml.safe_load(path.read_text())
     plain["builds"][0]["refine"] = 2
@@ -94,7 +94,7 @@ CASES: list[tuple[str, int | str]] = [
 
 
 def move_shards(project: Path) -> None:
-    """Makes the shards those of another machine."""
+    """Make the shards those of another machine."""
     (project / "db/shards").rename(project / "elsewhere")
 
 
@@ -139,6 +139,6 @@ def test_a_disk_that_refuses_costs_nothing(
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Returns the content of all files in a folder."""
+    """Return the content of all files in a folder."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -48,17 +48,17 @@ class Life:
         self.of_stage, self.of_snakemake = map(cycle, faults)
 
     def start(self, *command: str) -> Running:
-        """Starts a command in the project."""
+        """Start a command in the project."""
         return Running(command, self.project.folder, {"TMPDIR": str(self.temporary)})
 
     def run(self, *command: str) -> None:
-        """Runs a command to its end, which must be a good one."""
+        """Run a command to its end, which must be a good one."""
         running = self.start(*command)
         assert running.wait(2 * LONGEST_S) == 0, running.output
         self.look(" ".join(command[2:5]), running)
 
     def kill(self, stage: str, command: Sequence[str], faults: Iterator[Fault], moments_s: tuple[float, float]) -> None:
-        """Kills a command at a random moment, and looks at what is left."""
+        """Kill a command at a random moment, and look at what is left."""
         fault = next(faults)
 
         def strike(running: Running) -> bool:
@@ -72,7 +72,7 @@ class Life:
             self.figures[stage, fault.name].add(lost=lost, doubled=doubled, orphans=orphans)
 
     def look(self, what: str, running: Running, patience_s: float = PATIENCE_S) -> tuple[int, int, int]:
-        """Returns the numbers of lost lines, doubled trials and orphans, and keeps a sentence about each."""
+        """Return the numbers of lost lines, doubled trials and orphans, and keep a sentence about each."""
         orphans = running.orphans(patience_s)
         lost, doubled = self.ledger.lost(), self.ledger.doubled()
         self.told += [f"{what}: left {orphan}" for orphan in orphans]
@@ -84,14 +84,14 @@ class Life:
         return lost, doubled, len(orphans)
 
     def leftovers(self) -> list[str]:
-        """Returns the temporary files and folders that nobody removed; those of other programs may stay."""
+        """Return the temporary files and folders that nobody removed; those of other programs may stay."""
         temporary = [path for path in self.temporary.iterdir() if path.name.startswith(("anole-", "pymp-", "tmp"))]
         hidden = [path for name in ("work", "builds", "db") for path in (self.project.folder / name).rglob(".*/")]
         beside = [Path(f"{self.database}{ending}") for ending in (".tmp", ".tmp-journal", "-journal", "-wal")]
         return sorted(path.name for path in (*temporary, *hidden, *beside) if path.exists())
 
     def tune(self, target: str, trials: int) -> list[str]:
-        """Returns the command that tunes the task of a target."""
+        """Return the command that tunes the task of a target."""
         return [*SHELL, *tune_command(self.project.folder, target, trials)]
 
 

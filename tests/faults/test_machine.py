@@ -30,7 +30,7 @@ LINKERS = {
 
 
 def path_with(linker: str | None, folder: Path) -> str:
-    """Returns a PATH with the tools of this machine, without its compilers and with that linker."""
+    """Return a PATH with the tools of this machine, without its compilers and with that linker."""
     tools = folder / "tools"
     tools.mkdir()
     for name in ("sh", "bash", "touch", "test", "kill", "echo", "env", "uname", "nsenter"):

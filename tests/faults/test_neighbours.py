@@ -24,13 +24,13 @@ HERE, THERE = 8, 12
 
 
 def identities(project: Project) -> set[tuple[str, str]]:
-    """Returns what tells the trials of all shards apart: their configs and when they were measured."""
+    """Return what tells the trials of all shards apart: their configs and when they were measured."""
     trials = [trial for path in Ledger(project.folder).shards() for trial in trials_of(path)]
     return {(str(trial["config"]), str(trial["created_at"])) for trial in trials}
 
 
 def the_shard(project: Project) -> Path:
-    """Returns the shard of the project's only run, without copies of other machines."""
+    """Return the shard of the project's only run, without copies of other machines."""
     (path,) = (path for path in Ledger(project.folder).shards() if path.name.count(".") == 1)
     return path
 

@@ -14,7 +14,7 @@ import pytest
 
 from ..workflow.conftest import Project
 from .conftest import RECORDED, SNAKEMAKE
-from .ledger import trials_in, whole_lines
+from .ledger import complete_lines, trials_in
 from .processes import Running
 
 pytestmark = pytest.mark.workflow
@@ -24,7 +24,7 @@ SIZE_BYTES = 96 << 20
 
 
 def state_of(path: Path) -> tuple[int, int, int] | None:
-    """Returns what changes when somebody writes a file or puts another in its place; None if it is missing."""
+    """Return what changes when somebody writes a file or puts another in its place; None if it is missing."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def test_a_failed_merge_whose_snakemake_is_killed_leaves_the_database_as_it_was(
         db.commit()
     before, state = hashlib.sha256(database.read_bytes()).digest(), state_of(database)
     (shard,) = built.shards()
-    lines = whole_lines(shard)
+    lines = complete_lines(shard)
     shard.write_bytes(b"".join([*lines[:2], b"nonsense\n", *lines[2:]]))
 
     running = Running([*SNAKEMAKE, "--forcerun", "merge"], built.folder)

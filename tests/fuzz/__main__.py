@@ -35,7 +35,7 @@ LONGEST_BYTES = {"database": 1 << 18, "spec": 1 << 11}
 
 
 def main() -> None:
-    """Fuzzes the reader that the command line names."""
+    """Fuzz the reader that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("reader", choices=("shard", "documents", "spec", "lockfile", "database", "onnx"))
     parser.add_argument("--seconds", type=int, default=60, help="how long")
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def only_expected_errors(read: Reader) -> Callable[[bytes], None]:
-    """Returns a reader that raises only what no input may cause."""
+    """Return a reader that raises only what no input may cause."""
 
     def expected(data: bytes) -> None:
         with suppress(AnoleError):
@@ -66,7 +66,7 @@ def only_expected_errors(read: Reader) -> Callable[[bytes], None]:
 
 
 def fuzz(readers: Readers, name: str, seconds: int) -> None:
-    """Fuzzes a reader; the process ends with it."""
+    """Fuzz a reader; the process ends with it."""
     corpus = Path(".fuzz", name)
     corpus.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(readers.seeds(name)):

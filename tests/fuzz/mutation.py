@@ -19,7 +19,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def changed(data: bytes, name: str, seed: int) -> bytes | None:
-    """Returns an input of a reader with one value of one line changed; None where no line holds any."""
+    """Return an input of a reader with one value of one line changed; None where no line holds any."""
     draw = random.Random(seed)
     if name == "spec":
         return _changed_yaml(data, draw)
@@ -47,7 +47,7 @@ def _changed_yaml(data: bytes, draw: random.Random) -> bytes | None:
 
 
 def _with_a_change(plain: Any, draw: random.Random) -> Any:
-    """Replaces, removes, doubles or copies one value."""
+    """Replace, removes, doubles or copy one value."""
     places = list(_places(plain))
     holder, key = draw.choice(places)
     what = draw.randrange(6)
@@ -67,7 +67,7 @@ def _with_a_change(plain: Any, draw: random.Random) -> Any:
 
 
 def _places(plain: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields each object or list of a value, with the key or the number of each of its values."""
+    """Yield each object or list of a value, with the key or the number of each of its values."""
     items = plain.items() if isinstance(plain, dict) else enumerate(plain)
     for key, value in list(items):
         yield plain, key
@@ -87,6 +87,6 @@ _COLUMNS = {
 
 
 def _row(draw: random.Random) -> list[Any]:
-    """Returns a change of a value of a database."""
+    """Return a change of a value of a database."""
     table = draw.choice(sorted(_COLUMNS))
     return [table, draw.randrange(5), draw.choice(_COLUMNS[table]), draw.choice(VALUES)]

@@ -29,7 +29,7 @@ from anole.extract.onnx.importer import read_onnx
 from anole.merge.exchange import import_records
 from anole.record import Source, SpaceFacts
 from anole.store.content import encode_shard, parse_shard
-from anole.store.lines import Chain, whole_lines, without_checksum
+from anole.store.lines import Chain, complete_lines, without_checksum
 from anole.store.shard import Shard
 
 from ..record_project import CONV, DENSE, READERS, RECEIPTS, SPEC, WIDE, Project, run_of
@@ -66,7 +66,7 @@ class Readers:
         }
 
     def seeds(self, name: str) -> list[bytes]:
-        """Returns inputs that a reader takes without an error."""
+        """Return inputs that a reader takes without an error."""
         if name == "shard":
             shards = [path.read_bytes() for path in sorted(self.project.shards.glob("*/*.jsonl"))]
             old = [b"".join(without_checksum(line) + b"\n" for line in data.splitlines()) for data in shards]
@@ -88,15 +88,15 @@ class Readers:
         return [AS_IT_IS + self._single.read_bytes(), *(MENDED + change.encode() for change in changes)]
 
     def read_shard(self, data: bytes) -> None:
-        """Reads a shard; what is accepted can be written and read again."""
+        """Read a shard; what is accepted can be written and read again."""
         text = _sealed(data[1:]) if data[:1] == MENDED else data[1:]
-        content = parse_shard(self.shard, whole_lines(text))
+        content = parse_shard(self.shard, complete_lines(text))
         if content is not None:
             again = parse_shard(self.shard, encode_shard(content, self.shard))
             assert again is not None and again.digest == content.digest, "it is not read again as it was written"
 
     def read_document(self, data: bytes) -> None:
-        """Reads a document, of the kind that the first byte says."""
+        """Read a document, of the kind that the first byte says."""
         name = DOCUMENTS[data[0] % len(DOCUMENTS)] if data else "task"
         path = self.folder / "documents" / (f"{CONV.key}.json" if name == "task" else "build.json")
         path.parent.mkdir(exist_ok=True)
@@ -104,13 +104,13 @@ class Readers:
         READERS[name](path)
 
     def read_spec(self, data: bytes) -> None:
-        """Reads a models.yaml."""
+        """Read a models.yaml."""
         path = self.folder / "models.yaml"
         path.write_bytes(data)
         load_spec(path)
 
     def read_lockfile(self, data: bytes) -> None:
-        """Reads a lock file; what is accepted can be written and read again."""
+        """Read a lock file; what is accepted can be written and read again."""
         path = self.folder / "anole.lock.json"
         path.write_bytes(data)
         lockfile = read_lockfile(path)
@@ -118,7 +118,7 @@ class Readers:
         assert read_lockfile(path) == lockfile, "it is not read again as it was written"
 
     def read_database(self, data: bytes) -> None:
-        """Imports a database: the bytes of a file, or a list of values to put into a sound one, as JSON."""
+        """Import a database: the bytes of a file, or a list of values to put into a sound one, as JSON."""
         database, here = self.folder / "foreign.sqlite", self.folder / "here"
         shutil.rmtree(here, ignore_errors=True)
         if data[:1] == MENDED:
@@ -130,7 +130,7 @@ class Readers:
         import_records(database, here)
 
     def read_onnx(self, data: bytes) -> None:
-        """Reads a model, up to where TVM imports it: the bytes of a file, or its fields as JSON."""
+        """Read a model, up to where TVM imports it: the bytes of a file, or its fields as JSON."""
         path = self.folder / "fuzzed.onnx"
         model = data[1:]
         if data[:1] == MENDED:
@@ -160,19 +160,19 @@ DOCUMENTS = ("task", "manifest", "build", "evaluation", "receipt", "refined")
 
 
 def without_sync() -> None:
-    """Lets no input wait for the disk."""
+    """Let no input wait for the disk."""
     os.fsync = lambda descriptor: None
 
 
 def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
-    """Returns a temporary folder, in memory where there is room for one."""
+    """Return a temporary folder, in memory where there is room for one."""
     memory = Path("/dev/shm")
     place = str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
     return tempfile.TemporaryDirectory(prefix="anole-fuzz-", dir=place)
 
 
 def _sealed(data: bytes) -> bytes:
-    """Returns lines with the checksums of the run that the first line names."""
+    """Return lines with the checksums of the run that the first line names."""
     lines = [without_checksum(line) for line in data.split(b"\n")]
     key = ""
     with suppress(ValueError, RecursionError):
@@ -183,14 +183,14 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _without_checksum(data: bytes) -> bytes:
-    """Returns a document as older versions wrote it, without a checksum that would turn every change away."""
+    """Return a document as older versions wrote it, without a checksum that would turn every change away."""
     plain = json.loads(data)
     plain.pop("crc", None)
     return json.dumps(plain).encode()
 
 
 def _small_model() -> onnx.ModelProto:
-    """Returns a model with weights, an attribute of each common type and a shape that is computed."""
+    """Return a model with weights, an attribute of each common type and a shape that is computed."""
     make = onnx.helper
     nodes = [
         make.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
@@ -208,7 +208,7 @@ def _small_model() -> onnx.ModelProto:
 
 
 def _single_run(folder: Path) -> Path:
-    """Returns a database of one run, with something in each table that an import reads."""
+    """Return a database of one run, with something in each table that an import reads."""
     project = Project(folder)
     run = run_of(CONV)
     with Shard.open(project.shards, run, CONV) as shard:
@@ -220,7 +220,7 @@ def _single_run(folder: Path) -> Path:
 
 
 def _copy_without_types(database: Path, copy: Path) -> None:
-    """Copies the tables of a database without types and constraints, so that they may hold anything."""
+    """Copy the tables of a database without types and constraints, so that they may hold anything."""
     with closing(sqlite3.connect(copy)) as connection:
         connection.execute("attach database ? as whole", [str(database)])
         for (name,) in connection.execute("select name from whole.sqlite_master where type = 'table'").fetchall():
@@ -230,7 +230,7 @@ def _copy_without_types(database: Path, copy: Path) -> None:
 
 
 def _change(database: Path, changes: Any) -> None:
-    """Puts values into a database, each by its table, the number of its row, and its column."""
+    """Put values into a database, each by its table, the number of its row, and its column."""
     with closing(sqlite3.connect(database)) as connection:
         for table, row, column, value in changes if isinstance(changes, list) else []:
             names = [str(name).replace('"', "") for name in (table, column)]

@@ -13,7 +13,7 @@ class _Holder:
         self._note = note
 
     def __call__(self, *_: object) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def __del__(self) -> None:
         self._note.write_text("given back")

@@ -20,7 +20,7 @@ Cores = set[int]
 
 
 def in_a_process_of_its_own(scenario: Callable[[Cores], None]) -> None:
-    """Runs a scenario with all cores that may be used, where no engine of another test has bound its threads."""
+    """Run a scenario with all cores that may be used, where no engine of another test has bound its threads."""
     allowed = affinity()
 
     def run() -> None:
@@ -94,12 +94,12 @@ def test_the_caller_has_a_core_of_its_own(scenario: Callable[[Cores], None]) -> 
 
 
 def work() -> None:
-    """Keeps a core busy, and the interpreter free, for some milliseconds."""
+    """Keep a core busy, and the interpreter free, for some milliseconds."""
     hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)
 
 
 def spread_over(workers: ThreadPoolExecutor) -> Cores:
-    """Spreads what one worker and the caller do; returns the worker's cores."""
+    """Spread what one worker and the caller do; returns the worker's cores."""
 
     def both() -> None:
         theirs = workers.submit(work)

@@ -125,7 +125,7 @@ def test_another_users_lock_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -
 
 @contextmanager
 def another_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a process that holds the processor until its standard input is closed."""
+    """Run a process that holds the processor until its standard input is closed."""
     script = (
         "import sys; from anole.host import lock\n"
         f"with lock.device_lock('cpu'{how}): print('held', flush=True); sys.stdin.read()"
@@ -143,11 +143,11 @@ def another_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[b
 def test_who_is_waited_for_is_told_once_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lock, "_TOLD_AFTER_S", 0.05)
-    monkeypatch.setattr(lock, "_told_at_s", {})
+    monkeypatch.setattr(lock, "_LOG_AFTER_S", 0.05)
+    monkeypatch.setattr(lock, "_logged_at_s", {})
     caplog.set_level(logging.INFO)
     for every_s, least, most in ((60.0, 1, 1), (60.0, 0, 0), (0.1, 2, 6)):
-        monkeypatch.setattr(lock, "_TOLD_EVERY_S", every_s)
+        monkeypatch.setattr(lock, "_LOG_EVERY_S", every_s)
         caplog.clear()
         with another_holder(tmp_path) as other:
             assert other.stdin is not None

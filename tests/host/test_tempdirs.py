@@ -83,7 +83,7 @@ def test_what_a_killed_process_left_elsewhere_for_short_paths_is_removed_by_the_
 
 
 def lengthened(maker: Path, longer: int, letter: str) -> Path:
-    """Moves the program into a folder whose path is so much longer than those of sockets may be."""
+    """Move the program into a folder whose path is so much longer than those of sockets may be."""
     room = 107 - len("/pymp-12345678/listener-12345678") + longer
     long = maker.parent / (letter * ((room - len(os.fsencode(f"{maker.parent}//temporary"))) // len(letter.encode())))
     long.mkdir()

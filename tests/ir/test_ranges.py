@@ -29,11 +29,11 @@ def spec(extents: list[Any], **target: str) -> dict[str, Any]:
 def test_sizes_that_stand_for_a_range_are_in_it_and_differ(each: SizeRange) -> None:
     usual, low, largest = each.samples
     assert SizeRange.parse(str(each)) == each
-    assert usual == each.usual and (usual in each or usual == 2)
-    assert max(each.least, 2) <= low != usual and each.most <= largest > max(usual, low)
+    assert usual == each.typical and (usual in each or usual == 2)
+    assert max(each.min, 2) <= low != usual and each.max <= largest > max(usual, low)
     assert gcd(low - usual, largest - usual) == 1, "steps of this size would not show"
     checked = [sizes["n"] for sizes in checked_sizes({"n": each})]
-    assert {each.least, each.most} <= {*checked, usual} and all(size in each for size in checked)
+    assert {each.min, each.max} <= {*checked, usual} and all(size in each for size in checked)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_network_is_imported_at_sizes_near_both_ends(text: str, samples: tuple
 
 @pytest.mark.parametrize(("text", "usual"), [("1..16", 4), ("16..512", 64), ("1..2", 2), ("7..8", 7)])
 def test_the_usual_size_is_in_the_middle(text: str, usual: int) -> None:
-    assert SizeRange.parse(text).usual == usual
+    assert SizeRange.parse(text).typical == usual
 
 
 def test_an_extent_may_be_a_range_and_the_entry_is_read_back() -> None:

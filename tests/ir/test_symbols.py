@@ -13,23 +13,23 @@ from anole.ir.ranges import SizeRange
 from anole.ir.symbols import (
     at_sizes,
     computed_extents,
-    in_plain_extents,
     is_number,
     is_small,
     largest,
     prime_sizes,
+    size_hint,
     symbol_of,
     text_of,
-    usual,
     varying_texts,
-    with_plain_extents,
+    with_opaque_extents,
+    with_opaque_extents_named,
 )
 
 N, M = symbol_of("batch-size", SizeRange(1, 9)), symbol_of("T", SizeRange(2, 40))
 
 
 def doubled(*shape: Any) -> tirx.PrimFunc:
-    """Returns a function on a tensor of this shape, which is told the symbols besides."""
+    """Return a function on a tensor of this shape, which is told the symbols besides."""
     data = te.placeholder(shape, "float32", name="data")
     result = te.compute(shape, lambda *at: data[at] * 2, name="doubled")
     return te.create_prim_func([data, N, M, result], "int64").without_attr("global_symbol")
@@ -62,18 +62,18 @@ def test_sizes_make_numbers_of_computed_extents() -> None:
 
 def test_computed_extents_are_symbols_meanwhile() -> None:
     func = doubled(N * 4, N * 4, M, 3)
-    plain = with_plain_extents(func)
+    plain = with_opaque_extents_named(func)
     first, second, own, number = plain.params[0].ty.shape
     assert first.same_as(second) and isinstance(first, tirx.Var) and text_of(first) == "batch-size * 4"
     assert isinstance(own, tirx.Var) and int(number) == 3
     assert list(computed_extents(plain)) == ["batch-size * 4"] and not computed_extents(func)
-    tvm.ir.assert_structural_equal(in_plain_extents(func, lambda each: each), func)
+    tvm.ir.assert_structural_equal(with_opaque_extents(func, lambda each: each), func)
 
 
 def test_a_symbol_holds_its_range() -> None:
-    assert usual(N * M + 1) == 2 * 8 + 1 and usual(N * M, {"batch-size": 3, "T": 5}) == 15
+    assert size_hint(N * M + 1) == 2 * 8 + 1 and size_hint(N * M, {"batch-size": 3, "T": 5}) == 15
     assert largest(N * 4 - M) == 9 * 4 - 2 and largest(N + tirx.Var("k", "int64")) is None
-    assert usual(tirx.Var("k", "int64")) is None and usual(3) == largest(3) == 3
+    assert size_hint(tirx.Var("k", "int64")) is None and size_hint(3) == largest(3) == 3
     assert list(prime_sizes(doubled(N, M)).values()) == [3, 11]
 
 

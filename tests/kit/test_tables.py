@@ -28,7 +28,7 @@ RANDOM = read_tuner({"preset": "random", "batch": 5})
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a table in which every third config failed and the others took as many microseconds as their index."""
+    """Write a table in which every third config failed and the others took as many microseconds as their index."""
     space = get_target(TARGET).space(WORKLOAD).restricted(RESTRICTION)
     assert space.valid_indices is not None
 
@@ -71,7 +71,7 @@ def test_a_cost_is_a_latency_over_its_worth() -> None:
         with np.errstate(divide="ignore"):
             worth = table.space.worth(config, table.latencies_s[row])
             assert table.costs_s[row] == np.divide(table.latencies_s[row], worth)
-    assert table.costs_s[cheapest] == table.least_cost_s < table.costs_s[fastest]
+    assert table.costs_s[cheapest] == table.min_cost_s < table.costs_s[fastest]
 
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda path: path.stem)
@@ -133,4 +133,4 @@ def test_an_opened_table_has_the_same_latencies_and_fails_where_the_constraint_h
         is_known = b in (2, 4, 6) and a + b < 8
         expected = next(table.measure([{"a": a, "b": b}])).latency_s if is_known else None
         assert latency_s == expected
-    assert whole.least_cost_s == table.least_cost_s == 1.0
+    assert whole.min_cost_s == table.min_cost_s == 1.0

@@ -38,16 +38,16 @@ class Process:
         self._environment = {**os.environ, "PYTHONPATH": path, "TVM_NUM_THREADS": "1"}
 
     def start(self) -> None:
-        """Starts it, and waits until it listens."""
+        """Start it, and waits until it listens."""
         self.launch()
         self.await_listening()
 
     def launch(self) -> None:
-        """Starts it."""
+        """Start it."""
         self._process = self._open()
 
     def await_listening(self) -> None:
-        """Waits until it listens."""
+        """Wait until it listens."""
         ends_s = time.monotonic() + START_S
         while not listens(self.port):
             assert self.is_running and time.monotonic() < ends_s, self._log.read_text()
@@ -70,7 +70,7 @@ class Process:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """Ends it and all that it started, without a word to anybody."""
+        """End it and all that it started, without a word to anybody."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -83,12 +83,12 @@ class Process:
 
 
 def tracker(folder: Path) -> Process:
-    """Returns a tracker."""
+    """Return a tracker."""
     return Process(folder, "tvm.exec.rpc_tracker", "--host", HOST, "--port", "{port}", "--port-end", "65535")
 
 
 def server(folder: Path, tracker_port: int | None = None, key: str = "") -> Process:
-    """Returns TVM's own server, which a tracker knows by a key, if there is one."""
+    """Return TVM's own server, which a tracker knows by a key, if there is one."""
     # It sets no start method itself, and with that of Python 3.14 a session takes seconds to begin.
     (folder / "sitecustomize.py").write_text("import multiprocessing\nmultiprocessing.set_start_method('fork')\n")
     known = ["--tracker", f"{HOST}:{tracker_port}", "--key", key] if tracker_port is not None else []
@@ -96,19 +96,19 @@ def server(folder: Path, tracker_port: int | None = None, key: str = "") -> Proc
 
 
 def at(processes: Sequence[Process]) -> Remote:
-    """Returns where servers are that are asked without a tracker."""
+    """Return where servers are that are asked without a tracker."""
     (_, first), *others = [(HOST, process.port) for process in processes]
     return Remote(HOST, first, others=tuple(others))
 
 
 def free_port() -> int:
-    """Returns a port on which nobody listens."""
+    """Return a port on which nobody listens."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def listens(port: int) -> bool:
-    """Returns whether somebody listens on a port."""
+    """Whether somebody listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0

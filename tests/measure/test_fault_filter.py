@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from anole.errors import MachineError, MeasureError
-from anole.measure.fault_filter import CautiousMeasurer
+from anole.measure.device_access import RemoteDevices
+from anole.measure.fault_filter import FaultFilteringMeasurer
 from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions
-from anole.measure.device_access import Elsewhere
 from anole.record import Config, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
@@ -37,7 +37,7 @@ def faults(tmp_path: Path) -> Path:
 class Measuring:
     """A verified measurer of a faulty processor and what it built."""
 
-    def __init__(self, faults: Path, measurer: CautiousMeasurer) -> None:
+    def __init__(self, faults: Path, measurer: FaultFilteringMeasurer) -> None:
         self._faults, self.measurer, self.yielded = faults, measurer, list[Status]()
 
     def measure(self, configs: list[Config]) -> list[Status]:
@@ -73,7 +73,7 @@ def measuring(faults: Path, target: FaultyCpu) -> Iterator[Measuring]:
 def _measuring(faults: Path, target: FaultyCpu, known: Config | None, **where: Any) -> Iterator[Measuring]:
     options = MeasureOptions(Fixed(1, 1), 1, Limits(build_s=10.0))
     measurer = Measurer(TASK, options, target=target, **where)
-    with CautiousMeasurer(measurer, TASK, target, known) as verified:
+    with FaultFilteringMeasurer(measurer, TASK, target, known) as verified:
         yield Measuring(faults, verified)
 
 
@@ -190,7 +190,7 @@ def test_a_remote_device_is_verified_too(faults: Path) -> None:
     process = server(faults)
     process.start()
     try:
-        site = Elsewhere(Remote(HOST, process.port))
+        site = RemoteDevices(Remote(HOST, process.port))
         for measuring in _measuring(faults, FaultyCpu({**TASK.target, "faults": str(faults)}), None, site=site):
             assert measuring.measure(failing(CONFIGS[:2])) == [FAILED] * 2
             (faults / "nothing is built").touch()

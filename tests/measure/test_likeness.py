@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anole.measure.device_access import Likeness
+from anole.measure.device_access import ServerConsistency
 
 Latencies = dict[str, float]
 
@@ -28,7 +28,7 @@ Latencies = dict[str, float]
 def test_a_slower_server_is_told_once(
     comparisons: list[Latencies], told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    likeness = Likeness()
+    likeness = ServerConsistency()
     for latencies_s in comparisons:
         assert likeness.wants(frozenset(latencies_s)) and not caplog.messages
         likeness.add(latencies_s)
@@ -38,4 +38,4 @@ def test_a_slower_server_is_told_once(
 
 
 def test_one_server_is_like_itself() -> None:
-    assert not Likeness().wants(frozenset()) and not Likeness().wants(frozenset({"a"}))
+    assert not ServerConsistency().wants(frozenset()) and not ServerConsistency().wants(frozenset({"a"}))

@@ -53,7 +53,7 @@ def test_measures_in_order() -> None:
         assert measurement.build_s > 0 and measurement.run_s > 0
         assert measurement.relative_error is not None and 0 < measurement.relative_error < 1e-5
     assert all(confirmation.repeats >= 5 for confirmation in confirmed)
-    ratios = {each.latency_s: each.least_ratio for each in confirmed if isinstance(each, Compared)}
+    ratios = {each.latency_s: each.min_ratio for each in confirmed if isinstance(each, Compared)}
     assert len(ratios) == 2 and ratios[min(ratios)] == 1.0 and None not in ratios.values()
     # To the last digit: they were not built again.
     assert [confirmation.build_s for confirmation in confirmed] == [each.build_s for each in measured[:2]]

@@ -28,7 +28,7 @@ class Drawn:
     """
 
     def __init__(self, chance: Random, n: int, failing: set[int]) -> None:
-        self._chance, self.n, self.n_lanes, self._failing = chance, n, n, failing
+        self._chance, self.n, self.n_workers, self._failing = chance, n, n, failing
         self._building: list[tuple[int, Config]] = []
         self._running: list[Built] = []
         self.ran, self.breaks_after = list[int](), math.inf
@@ -45,7 +45,7 @@ class Drawn:
         return len(self._building)
 
     def _some(self, items: list[Any]) -> list[Any]:
-        """Takes some of the items, perhaps none."""
+        """Take some of the items, perhaps none."""
         self._chance.shuffle(items)
         n = self._chance.randint(0, len(items))
         ended, items[:] = items[:n], items[n:]
@@ -71,7 +71,7 @@ class DrawnBuilders(Drawn):
 class DrawnLanes(Drawn):
     @property
     def has_room(self) -> bool:
-        return len(self._running) < self.n_lanes and self._chance.random() < 0.7
+        return len(self._running) < self.n_workers and self._chance.random() < 0.7
 
     def begin(self, candidate: Built) -> None:
         assert candidate.failure is None

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from anole.errors import DeviceLostError, MeasureError, TargetError
-from anole.measure.remote_worker import Lane, LaneState
+from anole.measure.device_access import RemoteDevices, ServerConsistency
 from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions, Retries
-from anole.measure.remote_runner import places_of_lanes
-from anole.measure.device_access import Elsewhere, Likeness
+from anole.measure.remote_runner import places_of_workers
+from anole.measure.remote_worker import RemoteWorker, WorkerState
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
@@ -98,7 +98,7 @@ def _running(processes: Processes) -> Iterator[Processes]:
 
 
 def launch(processes: Processes) -> None:
-    """Starts those that do not run, such as those that a test has killed."""
+    """Start those that do not run, such as those that a test has killed."""
     for each in processes:
         if not each.is_running:
             each.launch()
@@ -120,9 +120,9 @@ def of(central: Process, servers: int | None = None) -> Remote:
 
 
 def await_servers(central: Process, n: int) -> None:
-    """Waits until the tracker knows n free servers; whoever asked one of them itself would make it register anew."""
+    """Wait until the tracker knows n free servers; whoever asked one of them itself would make it register anew."""
     ends_s = time.monotonic() + START_S
-    while places_of_lanes(of(central), 99) != [[of(central)]] * n or count_servers(of(central))[1] != n:
+    while places_of_workers(of(central), 99) != [[of(central)]] * n or count_servers(of(central))[1] != n:
         assert time.monotonic() < ends_s
         time.sleep(0.05)
 
@@ -136,8 +136,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def measurer(kept: Path) -> Measuring:
     target = KeepingCpu({**TASK.target, "kept": str(kept)})
 
-    def measurer(remote: Remote | Elsewhere, limits: Limits = LIMITS, retries: Retries = QUICK) -> Measurer:
-        site = remote if isinstance(remote, Elsewhere) else Elsewhere(remote)
+    def measurer(remote: Remote | RemoteDevices, limits: Limits = LIMITS, retries: Retries = QUICK) -> Measurer:
+        site = remote if isinstance(remote, RemoteDevices) else RemoteDevices(remote)
         options = MeasureOptions(Fixed(number=10, repeats=10), 2, limits, retries)
         return Measurer(TASK, options, target=target, site=site)
 
@@ -145,7 +145,7 @@ def measurer(kept: Path) -> Measuring:
 
 
 def measure_until_all_ran(measuring: Measurer, processes: Processes, before: Sequence[int]) -> int:
-    """Measures until each server has run two candidates, and returns how many were measured."""
+    """Measure until each server has run two candidates, and returns how many were measured."""
     results = measuring.measure([*CONFIGS] * 1000)
     for n, measurement in enumerate(results, 1):
         assert measurement.status is Status.OK
@@ -168,7 +168,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def threads_of(process: Process) -> list[int]:
-    """Returns the numbers of all threads of a process and of what it started."""
+    """Return the numbers of all threads of a process and of what it started."""
     processes = (process.process, *process.process.children(recursive=True))
     return [thread.id for each in processes for thread in each.threads()]
 
@@ -240,7 +240,7 @@ def test_a_server_without_a_gpu_is_refused(pair: Processes) -> None:
 def test_a_server_of_other_threads_is_refused(pair: Processes) -> None:
     task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
     with (
-        Measurer(task, MeasureOptions(Fixed()), site=Elsewhere(at(pair[:1]))) as measuring,
+        Measurer(task, MeasureOptions(Fixed()), site=RemoteDevices(at(pair[:1]))) as measuring,
         pytest.raises(TargetError, match="with 1 of the target's 3 threads; start it with TVM_NUM_THREADS=3"),
     ):
         list(measuring.measure(CONFIGS[:1]))
@@ -267,7 +267,7 @@ def test_a_server_stays_on_the_processors_that_it_may_use(lent: Process) -> None
 
 
 def _open_patiently(process: Process) -> Any:
-    """Opens a session as soon as the last client of a server has left."""
+    """Open a session as soon as the last client of a server has left."""
     ends_s = time.monotonic() + START_S
     while True:
         try:
@@ -318,8 +318,8 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
 
 @pytest.mark.guard
 def test_a_limit_holds(measurer: Measuring, central: Process, tracked: Processes) -> None:
-    assert len(places_of_lanes(of(central), 8)) == 2
-    assert places_of_lanes(of(central, 1), 8) == [[of(central, 1)]]
+    assert len(places_of_workers(of(central), 8)) == 2
+    assert places_of_workers(of(central, 1), 8) == [[of(central, 1)]]
     before = loaded(tracked)
     with measurer(of(central, 1)) as measuring:
         assert statuses(list(measuring.measure(CONFIGS[:6]))) == [Status.OK] * 6
@@ -446,14 +446,14 @@ def test_servers_that_are_in_use_are_waited_for(
 
 
 def _session(remote: Remote) -> Any:
-    """Opens a session with a server that the tracker lends."""
+    """Open a session with a server that the tracker lends."""
     tracker = Tracker(remote)
     tracker.count()
     tracker.request()
     return open_session(tracker.granted(), 60.0)
 
 
-class Hearing(Likeness):
+class Hearing(ServerConsistency):
     """Writes down what it is told."""
 
     def __init__(self) -> None:
@@ -467,7 +467,7 @@ class Hearing(Likeness):
 
 @pytest.mark.guard
 def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processes) -> None:
-    site = Elsewhere(at(pair))
+    site = RemoteDevices(at(pair))
     hearing = site.likeness = Hearing()
     with measurer(site) as measuring:
         while not hearing.heard:
@@ -481,14 +481,14 @@ def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processe
 def test_a_lane_gives_its_session_back_and_opens_another_one_when_its_lease_is_over(tmp_path: Path) -> None:
     note = tmp_path / "note"
     start, options = partial(start_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), retries=QUICK)
-    lane = Lane([Remote(HOST, free_port())], start, CallingCpu(TASK.target), options)
-    states: list[LaneState] = []
-    while states.count(LaneState.READY) < 2:
+    lane = RemoteWorker([Remote(HOST, free_port())], start, CallingCpu(TASK.target), options)
+    states: list[WorkerState] = []
+    while states.count(WorkerState.READY) < 2:
         lane.advance(wait(lane.connections, lane.left_s), may_queue=True)
         states += [lane.state] if states[-1:] != [lane.state] else []
         # TVM's server would stop listening if an answer were on its way to a process that is gone.
-        assert note.exists() is (LaneState.READY in states[:-1])
-    assert states[-4:] == [LaneState.WAITING, LaneState.STARTING, LaneState.OPENING, LaneState.READY]
+        assert note.exists() is (WorkerState.READY in states[:-1])
+    assert states[-4:] == [WorkerState.WAITING, WorkerState.STARTING, WorkerState.OPENING, WorkerState.READY]
     note.unlink()
     lane.end()
     assert note.exists()
@@ -509,7 +509,7 @@ def test_no_candidate_begins_that_its_session_has_no_time_for(measurer: Measurin
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
 def test_lanes_share_a_list_of_servers(n: int) -> None:
     remote = Remote("a", 1, others=(("b", 2), ("c", 3)))
-    lanes = places_of_lanes(remote, n)
+    lanes = places_of_workers(remote, n)
     assert len(lanes) == min(n, 3)
     assert sorted(str(place) for places in lanes for place in places) == [
         "the RPC server a:1",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anole.host.lock import device_lock
-from anole.measure.fault_filter import CautiousMeasurer, measurer_of
+from anole.measure.fault_filter import FaultFilteringMeasurer, measurer_of
 from anole.measure.options import MeasureOptions
 from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Status
@@ -31,7 +31,7 @@ def configs() -> list[Any]:
 
 def test_the_kind_of_target_decides_what_measures() -> None:
     assert isinstance(measurer_of(TASK, ONCE), SimulatedMeasurer)
-    assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), ONCE), CautiousMeasurer)
+    assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), ONCE), FaultFilteringMeasurer)
 
 
 def test_latencies_are_exact_and_in_order() -> None:

@@ -45,7 +45,7 @@ def asides(project: Any) -> list[Path]:
 
 
 def told(project: Any, replaced: tuple[str, ...]) -> list[str]:
-    """Returns what a merge missed; the old file is kept."""
+    """Return what a merge missed; the old file is kept."""
     (aside,) = asides(project)
     head = "was made anew from shards and documents; the old file was kept as"
     assert replaced[0] == f"{project.database}: {head} {aside.name}"
@@ -225,7 +225,7 @@ def test_a_merge_that_fails_leaves_the_damaged_file(merged: Any) -> None:
 
 
 def damaged(content: bytes, n: int) -> Iterator[tuple[str, bytes]]:
-    """Yields states of a file: changed bits and bytes, a missing end, and pages that are empty or elsewhere."""
+    """Yield states of a file: changed bits and bytes, a missing end, and pages that are empty or elsewhere."""
     rng, size = random.Random(0), 4096
     places = [at for at, byte in enumerate(content) if byte]
     pages = [content[start : start + size] for start in range(0, len(content), size)]

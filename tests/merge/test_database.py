@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anole.codec import encode
 from anole.documents.build import read_build, write_build
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest
 from anole.errors import DocumentError, StoreError
 from anole.merge.database import Merged, merge_files
-from anole.codec import to_plain
 from anole.record import Remeasurement
 from anole.store.content import encode_shard, parse_shard, seal_lines
 from anole.store.shard import read_shard
@@ -32,7 +32,7 @@ def assert_told(rows: Sequence[Mapping[str, Any]], records: Sequence[Any]) -> No
     """Asserts that each row has what its record says under the names of its columns."""
     assert len(rows) == len(records)
     for row, record in zip(rows, records, strict=True):
-        plain = to_plain(record)
+        plain = encode(record)
         names = plain.keys() & row.keys()
         found = {name: json.loads(row[name]) if isinstance(plain[name], (dict, list)) else row[name] for name in names}
         assert found == {name: plain[name] for name in names} != {}

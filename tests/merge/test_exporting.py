@@ -38,13 +38,13 @@ def filled(project: Any) -> Any:
 
 
 def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Returns the rows of each table; those of runs without what they say of the bytes of shards."""
+    """Return the rows of each table; those of runs without what they say of the bytes of shards."""
     found = dump_of(database)
     return {table: [row[: 10 if table == "run" else None] for row in found[table]] for table in TABLES}
 
 
 def chosen(project: Any, selection: Selection, source: Path | None = None) -> set[str]:
-    """Returns the keys of the runs that are exported."""
+    """Return the keys of the runs that are exported."""
     there = project.folder / "exported"
     manifests = project.folder.glob("work/models/*/*.json")
     done = export_records(source or project.shards, there, selection, manifests)

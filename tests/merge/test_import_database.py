@@ -16,7 +16,7 @@ from anole.merge.exchange import ImportCounts, import_records
 
 from ..record_project import execute
 
-MOST_S = 10.0
+MAX_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def database(sound: Path, tmp_path: Path) -> Path:
 
 
 def rewrite_schema(database: Path, old: str, new: str) -> None:
-    """Changes the definition of tables without changing their rows."""
+    """Change the definition of tables without changing their rows."""
     execute(
         database,
         f"pragma writable_schema = on; "
@@ -45,13 +45,13 @@ def rewrite_schema(database: Path, old: str, new: str) -> None:
 
 
 def import_(database: Path) -> ImportCounts:
-    """Imports a database; whatever becomes of it, that is soon, and no file is made but shards."""
+    """Import a database; whatever becomes of it, that is soon, and no file is made but shards."""
     there = database.parent
     before, began_s = {path: path.lstat().st_mtime_ns for path in there.rglob("*")}, time.monotonic()
     try:
         return import_records(database, there.parent / "here")
     finally:
-        assert time.monotonic() - began_s < MOST_S
+        assert time.monotonic() - began_s < MAX_S
         assert {path: path.lstat().st_mtime_ns for path in there.rglob("*")} == before
         assert {path.suffix for path in (there.parent / "here").rglob("*.*")} <= {".jsonl"}
 

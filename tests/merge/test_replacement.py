@@ -13,8 +13,8 @@ import pytest
 
 from anole.errors import StoreError
 from anole.merge import replacement
-from anole.merge.untrusted_database import opened
 from anole.merge.replacement import held
+from anole.merge.untrusted_database import opened
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from anole.codec import encode
 from anole.errors import StoreError
 from anole.merge.database import seal_path
 from anole.merge.exchange import ImportCounts, import_records
 from anole.merge.schema import columns, create_views, version
-from anole.codec import to_plain
 
 from ..record_project import execute
 
@@ -39,7 +39,7 @@ LOST = {"size_latency", "load_latency", "kernel_profile", "kernel_latency", "ref
 
 
 def age(database: Path, n_back: int) -> None:
-    """Makes a database what a version before 0.7 would have written."""
+    """Make a database what a version before 0.7 would have written."""
     with closing(sqlite3.connect(database)) as connection:
         views = connection.execute("select name from sqlite_master where type = 'view'").fetchall()
         for (view,) in views:
@@ -118,7 +118,7 @@ def test_a_trial_has_exactly_the_fields_of_a_record(project) -> None:
         ("trial", project.trial_of(0), {"run_key", "task_key"}),
         ("confirmation", project.confirmation_of(project.trial_of(0), 1e-3, 1), {"run_key", "number"}),
     ]:
-        assert set(columns()[table]) == keys | to_plain(record).keys()
+        assert set(columns()[table]) == keys | encode(record).keys()
 
 
 @pytest.mark.parametrize(

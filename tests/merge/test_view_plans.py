@@ -30,7 +30,7 @@ def slow_views(db: sqlite3.Connection) -> None:
 
 
 def fill(connection: sqlite3.Connection, runs: list[Any]) -> None:
-    """Writes runs of three tasks, two of which have the same label."""
+    """Write runs of three tasks, two of which have the same label."""
     for table in ("confirmation", "trial", "run", "task"):
         connection.execute(f"delete from {table}")
     for number in range(3):
@@ -75,7 +75,7 @@ def test_views_say_what_slow_ones_say(db: sqlite3.Connection, runs: list[Any]) -
 def test_the_rows_of_one_task_are_found_without_reading_the_trials_of_others(
     db: sqlite3.Connection, view: str, condition: str
 ) -> None:
-    """Counts what SQLite does, and not seconds."""
+    """Count what SQLite does, and not seconds."""
     steps = []
     for n_trials in (10, 300):
         others = [(0, "x", [(str(at), 1e-3) for at in range(n_trials)], []) for _ in range(5)]

@@ -8,7 +8,7 @@ import pytest
 
 
 def confirm(project, run, latencies_s: dict[int, float | None]) -> None:
-    """Appends a round of confirmations: number of the trial to its latency, the fastest first."""
+    """Append a round of confirmations: number of the trial to its latency, the fastest first."""
     with project.open(run) as shard:
         for rank, (number, latency_s) in enumerate(latencies_s.items()):
             trial = shard.trials[number]
@@ -16,7 +16,7 @@ def confirm(project, run, latencies_s: dict[int, float | None]) -> None:
 
 
 def best(project, view: str = "best_of_run") -> list[tuple[int, float, int]]:
-    """Returns, of each row, the number of the trial, its latency and whether it is confirmed."""
+    """Return, of each row, the number of the trial, its latency and whether it is confirmed."""
     project.merge()
     rows = project.rows(f"select config, latency_s, confirmed from {view}")
     return [(json.loads(row["config"])["tile_f"][0] - 1, row["latency_s"], row["confirmed"]) for row in rows]

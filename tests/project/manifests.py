@@ -13,7 +13,7 @@ from anole.project.pipeline import Pipeline
 
 
 def load(project: Path, models: str | None = None) -> Pipeline:
-    """Reads a project, whose models.yaml is written anew if there is a text for it."""
+    """Read a project, whose models.yaml is written anew if there is a text for it."""
     path = project / "models.yaml"
     if models is not None:
         path.write_text(models)
@@ -21,7 +21,7 @@ def load(project: Path, models: str | None = None) -> Pipeline:
 
 
 def leave_manifest(pipeline: Pipeline, model: str, target: str, tasks: Sequence[ListedTask], **changes: Any) -> Path:
-    """Writes a manifest, whose origin may have changes, and a file for each of its tasks."""
+    """Write a manifest, whose origin may have changes, and a file for each of its tasks."""
     path = pipeline.project / layout.manifest_path(model, target)
     origin = replace(pipeline.origin(model, target), **changes)
     source, flop = pipeline.spec.models[model].source, sum(each.flop * each.weight for each in tasks)

@@ -27,7 +27,7 @@ def kept_path(project: Path, target: TargetSpec) -> Path:
 
 
 def describe_on_node(target: TargetSpec, project: Path, **changes: Any) -> dict[str, Any]:
-    """Leaves what a node with another processor would, and returns its description."""
+    """Leave what a node with another processor would, and returns its description."""
     described = describe_here(asked_of(target))
     description = {**described.description, "model": "EPYC 9755", **changes}
     write_described(kept_path(project, target), replace(described, description=description, node="zen1"))

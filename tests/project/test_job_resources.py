@@ -9,7 +9,7 @@ from anole.documents import layout
 from anole.documents.described import write_described
 from anole.keys import canonical_json
 from anole.project.hardware import asked_of, describe_here
-from anole.project.job_resources import Needs, limits_of, needs_of, node_resources
+from anole.project.job_resources import JobResources, limits_of, node_resources, resources_of
 from anole.project.pipeline import Pipeline
 from anole.targets.rpc.address import Remote
 
@@ -46,26 +46,26 @@ def test_only_what_its_jobs_share_is_limited(tmp_path: Path, target: str, limits
 @pytest.mark.parametrize(
     ("target", "on_8_cores", "on_a_node"),
     [
-        ("{kind: cpu, threads: 1}", Needs(8, 1, 0, "{}"), Needs(1, 1, 0, "{}")),
-        (f"{{{BY_HAND}, nodes: {{partition: amd}}}}", Needs(8, 1, 0, "{}"), Needs(64, 1, 0, "{}")),
-        ("{kind: vta}", Needs(1, 0, 0, "{}"), Needs(1, 0, 0, "{}")),
-        ("{kind: cuda, arch: sm_90}", Needs(8, 0, 1, "{}"), Needs(4, 0, 1, "{}")),
-        (f"{{{BY_HAND}, measure: {REMOTE}}}", Needs(4, 0, 0, PLAIN_REMOTE), Needs(4, 0, 0, PLAIN_REMOTE)),
+        ("{kind: cpu, threads: 1}", JobResources(8, 1, 0, "{}"), JobResources(1, 1, 0, "{}")),
+        (f"{{{BY_HAND}, nodes: {{partition: amd}}}}", JobResources(8, 1, 0, "{}"), JobResources(64, 1, 0, "{}")),
+        ("{kind: vta}", JobResources(1, 0, 0, "{}"), JobResources(1, 0, 0, "{}")),
+        ("{kind: cuda, arch: sm_90}", JobResources(8, 0, 1, "{}"), JobResources(4, 0, 1, "{}")),
+        (f"{{{BY_HAND}, measure: {REMOTE}}}", JobResources(4, 0, 0, PLAIN_REMOTE), JobResources(4, 0, 0, PLAIN_REMOTE)),
     ],
 )
 def test_a_job_takes_its_share_of_the_cores_or_what_it_uses_of_a_node(
-    tmp_path: Path, target: str, on_8_cores: Needs, on_a_node: Needs
+    tmp_path: Path, target: str, on_8_cores: JobResources, on_a_node: JobResources
 ) -> None:
     pipeline = load(tmp_path, target)
-    assert needs_of(pipeline, "here", 8) == on_8_cores
-    assert needs_of(pipeline, "here", None) == on_a_node
+    assert resources_of(pipeline, "here", 8) == on_8_cores
+    assert resources_of(pipeline, "here", None) == on_a_node
 
 
 def test_who_describes_a_target_asks_for_what_it_takes(tmp_path: Path) -> None:
     pipeline = load(tmp_path, "{kind: cuda, nodes: {partition: gpu}}, there: {kind: cpu, nodes: {partition: amd}}")
     assert pipeline.undescribed == ["here"], "of the targets with a build"
-    assert needs_of(pipeline, "here", None) == Needs(1, 0, 1, "{}")
-    assert needs_of(pipeline, "there", None) == Needs(1, 1, 0, "{}")
+    assert resources_of(pipeline, "here", None) == JobResources(1, 0, 1, "{}")
+    assert resources_of(pipeline, "there", None) == JobResources(1, 1, 0, "{}")
     assert limits_of(pipeline) == {"gpu": 1}
 
 
@@ -74,13 +74,13 @@ def test_what_no_node_has_described_is_a_guess_until_one_has(tmp_path: Path) -> 
     assert load(tmp_path, entry[0]).undescribed == [], "nothing of a simulator is detected"
     pipeline = load(tmp_path, entry[1])
     assert pipeline.undescribed == ["here"]
-    assert needs_of(pipeline, "here", None) == Needs(1, 1, 0, "{}")
+    assert resources_of(pipeline, "here", None) == JobResources(1, 1, 0, "{}")
     described = describe_here(asked_of(pipeline.spec.targets["here"]))
     described = replace(described, description={**described.description, "threads": 48})
     write_described(tmp_path / layout.described_path("here"), described)
     pipeline = load(tmp_path, entry[1])
     assert pipeline.undescribed == []
-    assert needs_of(pipeline, "here", None) == Needs(48, 1, 0, "{}")
+    assert resources_of(pipeline, "here", None) == JobResources(48, 1, 0, "{}")
 
 
 @pytest.mark.parametrize(

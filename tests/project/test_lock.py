@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from anole.__main__ import main
+from anole.codec import encode
 from anole.config.reading import load_spec
 from anole.documents.build import digests, read_build, write_build
 from anole.documents.lockfile import read_lockfile
-from anole.codec import to_plain
 from anole.project.hardware import describe_target
 
 from ..record_project import CONV, DENSE, Project, run_of
@@ -63,7 +63,7 @@ def change(project: Project, name: str, **changes: Any) -> None:
 
 
 def locked(project: Project) -> dict[str, Any]:
-    return to_plain(read_lockfile(project.folder / "anole.lock.json").builds)
+    return encode(read_lockfile(project.folder / "anole.lock.json").builds)
 
 
 def test_all_compiled_builds_are_locked_with_their_configs(project: Project, lock: Callable[..., Result]) -> None:

@@ -52,14 +52,14 @@ def pipeline(project: Path) -> Pipeline:
 
 
 def extracted(pipeline: Pipeline, build: BuildSpec, keys: list[str], **changes: Any) -> Path:
-    """Leaves what extracting leaves."""
+    """Leave what extracting leaves."""
     tasks = [ListedTask(key, f"task {key[0]}", 1000, 1, ("layer",)) for key in keys]
     return leave_manifest(pipeline, build.model, build.target, tasks, **changes)
 
 
 @pytest.fixture
 def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
-    """Builds for the processor and for two accelerators, of a model with samples."""
+    """Build for the processor and for two accelerators, of a model with samples."""
     text = MODELS.replace("  one: {", "  one: {calibration: samples.npz, ").replace(
         "  unused:", "  npu: {kind: vta}\n  wide: {kind: vta, geometry: {block_in: 32}}\n  unused:"
     )
@@ -181,7 +181,7 @@ def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
 
 
 def lock(pipeline: Pipeline, build: BuildSpec, *keys: str, **changes: Any) -> Pipeline:
-    """Locks tasks of a build, and reads the project again."""
+    """Lock tasks of a build, and read the project again."""
     target = {**pipeline.descriptions[build.target], **changes}
     tasks = {key: LockedTask("layer", {"tile": 1}, None, None) for key in keys}
     write_lockfile(Lockfile(pipeline.project / layout.LOCKFILE, {build.name: LockedBuild(target, tasks)}))
@@ -242,12 +242,12 @@ def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) ->
         load(project)
 
 
-def test_a_target_of_int8_takes_the_quantised_file(project: Path) -> None:
+def test_a_target_of_int8_takes_the_quantized_file(project: Path) -> None:
     text = MODELS.replace("cpu: {kind: cpu, threads: 1}", "cpu: {kind: cpu, threads: 1, precision: int8}")
     (project / "models.yaml").write_text(text)
     pipeline = load(project)
-    quantised = layout.quantised_path("one")
-    assert pipeline.files("one", "cpu") == [quantised] and pipeline.files("one") == [Path("nets.py")]
-    assert pipeline.origin("one", "cpu").entry == {"source": f"onnx:{quantised}", "inputs": [["x", [1, 3, 8, 8]]]}
-    with pytest.raises(DocumentError, match=r"one\.onnx: there is no such file; `snakemake --forcerun quantise`"):
+    quantized = layout.quantized_path("one")
+    assert pipeline.files("one", "cpu") == [quantized] and pipeline.files("one") == [Path("nets.py")]
+    assert pipeline.origin("one", "cpu").entry == {"source": f"onnx:{quantized}", "inputs": [["x", [1, 3, 8, 8]]]}
+    with pytest.raises(DocumentError, match=r"one\.onnx: there is no such file; `snakemake --forcerun quantize`"):
         find_model(project / "models.yaml", "one", "cpu")

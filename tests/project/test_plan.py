@@ -60,7 +60,7 @@ def pipeline(project: Path) -> Pipeline:
 
 
 def extracted(pipeline: Pipeline, model: str, *weighted: tuple[Workload, int], target: str = "cpu") -> list[Task]:
-    """Leaves a manifest and tasks as extracting would."""
+    """Leave a manifest and tasks as extracting would."""
     tasks = [Task(workload, pipeline.descriptions[target], 1) for workload, _ in weighted]
     listed = [
         ListedTask(task.key, task.label, task.workload.flop, weight, ("layer",))
@@ -78,7 +78,7 @@ def measured(
     configs: Sequence[Config] = (),
     build: str = "one-cpu-random",
 ) -> Run:
-    """Leaves a shard as tuning would: trials, by default of tile 0 and so on, then confirmations, the best first.
+    """Leave a shard as tuning would: trials, by default of tile 0 and so on, then confirmations, the best first.
 
     A trial without a latency failed.
     """
@@ -101,7 +101,7 @@ def of(latency_ms: float | None, cv: float, repeats: int) -> Measurement:
 
 
 def finished(pipeline: Pipeline, *builds: str) -> None:
-    """Leaves everything that builds leave."""
+    """Leave everything that builds leave."""
     for build in builds:
         paths = [*pipeline.receipts(pipeline.spec.builds[build]), layout.build_path(build) / "build.json"]
         for path in (*paths, layout.evaluation_path(build), layout.DATABASE, layout.MERGED):
@@ -238,7 +238,7 @@ def test_a_target_that_no_node_has_described_is_asked_for_first(project: Path, p
 
 
 def shown(plan: Plan, width: int = 120) -> list[str]:
-    """Returns the lines of a plan on a terminal."""
+    """Return the lines of a plan on a terminal."""
     console = Console(width=width, record=True, file=open(os.devnull, "w"))
     console.print(render_plan(plan))
     return [line.rstrip() for line in console.export_text().splitlines()]
@@ -277,7 +277,7 @@ def test_presets_are_told_apart_and_long_lists_are_cut(project: Path) -> None:
 
 
 def lock(pipeline: Pipeline, build: str, tasks: Iterable[tuple[Task, int, float | None]]) -> None:
-    """Locks tasks to a tile and its latency in ms."""
+    """Lock tasks to a tile and its latency in ms."""
     locked = {
         task.key: LockedTask(task.label, {"tile": tile}, None if latency_ms is None else latency_ms / 1e3, None)
         for task, tile, latency_ms in tasks
@@ -383,20 +383,20 @@ def test_the_tasks_of_a_simulated_accelerator_are_compared_on_their_hardware(pro
         assert len(make_plan(load(project)).behind) == n_behind
 
 
-def test_a_model_on_a_target_of_int8_is_quantised_before_it_is_extracted(
+def test_a_model_on_a_target_of_int8_is_quantized_before_it_is_extracted(
     project: Path, plan: Callable[[], Plan]
 ) -> None:
     text = MODELS.replace("cpu: {kind: cpu, threads: 1}", "cpu: {kind: cpu, threads: 1, precision: int8}")
     (project / "models.yaml").write_text(text)
-    assert plan().steps[:2] == (PlannedStep("quantise", "one", "new"), PlannedStep("quantise", "two", "new"))
+    assert plan().steps[:2] == (PlannedStep("quantize", "one", "new"), PlannedStep("quantize", "two", "new"))
     pipeline = load(project)
     for model in ("one", "two"):
-        (project / layout.quantised_path(model)).parent.mkdir(parents=True, exist_ok=True)
-        (project / layout.quantised_path(model)).write_bytes(b"")
+        (project / layout.quantized_path(model)).parent.mkdir(parents=True, exist_ok=True)
+        (project / layout.quantized_path(model)).write_bytes(b"")
         extracted(pipeline, model, (SHARED, 1))
     assert {step.stage for step in plan().steps} == {"tune", "compile", "evaluate", "merge"}
     os.utime(project / "nets.py", ns=(2**62, 2**62))
     assert plan().steps[:2] == (
-        PlannedStep("quantise", "one", "nets.py changed"),
-        PlannedStep("extract", "one for cpu", "it is quantised anew"),
+        PlannedStep("quantize", "one", "nets.py changed"),
+        PlannedStep("extract", "one for cpu", "it is quantized anew"),
     )

@@ -13,9 +13,9 @@ from anole.documents import layout
 from anole.documents.described import write_described
 from anole.documents.manifest import ListedTask
 from anole.keys import is_key
-from anole.project.rule_inputs import Answers, Wildcards
 from anole.project.hardware import asked_of, describe_here
 from anole.project.pipeline import Pipeline
+from anole.project.rule_inputs import RuleInputs, Wildcards
 
 from .manifests import leave_manifest
 
@@ -45,7 +45,7 @@ class Project:
         Path("models.yaml").write_text(MODELS)
         self.loads = 0
         state = {"dryrun": False, "cores": 8, "non_local_exec": False, "remote_exec": False, **workflow}
-        self.answers = Answers(self.load, SimpleNamespace(**state), self.wait_for_target, self.wait_for_model, {})
+        self.answers = RuleInputs(self.load, SimpleNamespace(**state), self.wait_for_target, self.wait_for_model, {})
         self.pipeline = self.answers.pipeline
         leave_manifest(self.pipeline, "net", "here", [ListedTask(key, "dense", 1, 1, ("layer",)) for key in TASKS])
 

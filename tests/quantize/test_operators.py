@@ -10,7 +10,7 @@ from anole.quantize.operators import float_sums
 
 
 def file_of(*nodes: tuple[str, list[str], str]) -> onnx.ModelProto:
-    """Returns a file whose operators have the names of their results; what begins with w is a weight."""
+    """Return a file whose operators have the names of their results; what begins with w is a weight."""
     weights = {name for _, inputs, _ in nodes for name in inputs if name.startswith("w")}
     made = [helper.make_node(operator, inputs, [output], output) for operator, inputs, output in nodes]
     held = [numpy_helper.from_array(np.zeros(1, np.float32), name) for name in weights]
@@ -47,8 +47,8 @@ def test_scores_their_mask_and_what_a_norm_reads_stay_in_float32() -> None:
 def test_parts_of_norms_and_activations_stay_in_float32_up_to_the_next_product() -> None:
     file = file_of(
         ("ReduceMean", ["x"], "mean"),
-        ("Sub", ["x", "mean"], "centred"),
-        ("Mul", ["centred", "w1"], "scaled"),
+        ("Sub", ["x", "mean"], "centered"),
+        ("Mul", ["centered", "w1"], "scaled"),
         ("Reshape", ["scaled", "w2"], "wide"),
         ("Add", ["wide", "w3"], "normal"),
         ("MatMul", ["normal", "w4"], "product"),

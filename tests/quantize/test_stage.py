@@ -16,8 +16,8 @@ from anole.config.entries import ModelSpec
 from anole.errors import AnoleError
 from anole.evaluate.engines import precision_of
 from anole.extract.tasks import extract_tasks
-from anole.quantize.stage import quantise_model
-from anole.report.quantization import render_quantised
+from anole.quantize.stage import quantize_model
+from anole.report.quantization import render_quantized
 from anole.targets import get_target
 
 PLAIN = get_target({"kind": "cpu", "mcpu": "x86-64-v4", "model": "", "features": ["avx2", "avx512bw"], "threads": 1})
@@ -62,7 +62,7 @@ def types_of(model: ModelSpec, file: Path) -> list[str]:
 
 def test_the_layers_of_the_file_are_of_bytes(model: ModelSpec, tmp_path: Path) -> None:
     output = tmp_path / "work" / "net.onnx"
-    found = quantise_model(model, output)
+    found = quantize_model(model, output)
     assert found is not None and not found.floats
     assert [layer.name for layer in found.loss.layers] == ["one", "two", "three"]
     assert 30 < found.loss.sqnr_db < 60 and all(20 < layer.sqnr_db < 60 for layer in found.loss.layers)
@@ -73,7 +73,7 @@ def test_a_file_of_an_old_opset_gets_scales_for_each_filter(model: ModelSpec, tm
     old = onnx.load(model.location)
     old.opset_import[0].version = 12
     onnx.save(old, model.location)
-    found = quantise_model(model, tmp_path / "q.onnx", "min-max")
+    found = quantize_model(model, tmp_path / "q.onnx", "min-max")
     assert found is not None and found.loss.sqnr_db > 30
     assert types_of(model, tmp_path / "q.onnx") == ["uint8"] * 3
 
@@ -84,7 +84,7 @@ def test_a_bias_may_be_a_row(model: ModelSpec, tmp_path: Path) -> None:
     file.graph.node.append(helper.make_node("Add", ["products", "row"], ["y"]))
     file.graph.initializer.append(numpy_helper.from_array(np.ones((1, 4), np.float32), "row"))
     onnx.save(file, model.location)
-    found = quantise_model(model, tmp_path / "q.onnx", "min-max")
+    found = quantize_model(model, tmp_path / "q.onnx", "min-max")
     assert found is not None and found.loss.sqnr_db > 30 and len(found.loss.layers) == 3
 
 
@@ -100,7 +100,7 @@ def test_a_shared_bias_is_copied_under_names_that_no_value_has(model: ModelSpec,
     file.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.ones((16, 4), np.float32), "matrix"))
     file.graph.node[2].output[0] = file.graph.node[3].input[0] = "shared0"
     onnx.save(file, model.location)
-    found = quantise_model(model, tmp_path / "q.onnx", "min-max")
+    found = quantize_model(model, tmp_path / "q.onnx", "min-max")
     assert found is not None and found.loss.sqnr_db > 10 and len(found.loss.layers) == 3
 
 
@@ -113,7 +113,7 @@ def test_a_mask_of_huge_numbers_is_no_obstacle(model: ModelSpec, tmp_path: Path)
     mask = np.array([[0, 0, np.finfo(np.float32).min, 0]], np.float32)
     file.graph.initializer.append(numpy_helper.from_array(mask, "mask"))
     onnx.save(file, model.location)
-    found = quantise_model(model, tmp_path / "q.onnx")
+    found = quantize_model(model, tmp_path / "q.onnx")
     assert found is not None and found.loss.sqnr_db > 20 and not found.floats
 
 
@@ -121,7 +121,7 @@ def test_a_result_is_rounded_once_where_it_is_read_as_float(model: ModelSpec, tm
     file = onnx.load(model.location)
     file.graph.node[1].op_type = "Sigmoid"
     onnx.save(file, model.location)
-    quantise_model(model, tmp_path / "q.onnx", "min-max")
+    quantize_model(model, tmp_path / "q.onnx", "min-max")
     nodes = onnx.load(tmp_path / "q.onnx").graph.node
     (product,) = (node for node in nodes if node.name == "one")
     assert [node.op_type for node in nodes if product.output[0] in node.input] == ["Sigmoid"]
@@ -129,15 +129,15 @@ def test_a_result_is_rounded_once_where_it_is_read_as_float(model: ModelSpec, tm
 
 
 def test_a_given_layer_stays_in_float32(model: ModelSpec, tmp_path: Path) -> None:
-    found = quantise_model(model, tmp_path / "q.onnx", "min-max", ["two"])
+    found = quantize_model(model, tmp_path / "q.onnx", "min-max", ["two"])
     assert found is not None and found.method == "min-max"
     assert [layer.name for layer in found.loss.layers] == ["one", "three"]
     assert types_of(model, tmp_path / "q.onnx") == ["uint8", "float32", "uint8"]
 
 
 def test_the_layer_that_loses_most_stays_in_float32_where_too_much_is_lost(model: ModelSpec, tmp_path: Path) -> None:
-    whole = quantise_model(model, tmp_path / "q.onnx", "min-max")
-    found = quantise_model(model, tmp_path / "q.onnx", "min-max", least_db=150)
+    whole = quantize_model(model, tmp_path / "q.onnx", "min-max")
+    found = quantize_model(model, tmp_path / "q.onnx", "min-max", min_db=150)
     assert whole is not None and found is not None
     (layer,) = found.floats
     assert layer.name == max(whole.loss.layers, key=lambda layer: layer.lost_db).name
@@ -147,8 +147,8 @@ def test_the_layer_that_loses_most_stays_in_float32_where_too_much_is_lost(model
 
 def test_samples_decide_the_ranges(model: ModelSpec, tmp_path: Path) -> None:
     np.save(tmp_path / "dim.npy", 0.01 * np.random.default_rng(1).standard_normal((3, *SHAPE)))
-    quantise_model(model, tmp_path / "bright.onnx", "min-max")
-    quantise_model(replace(model, calibration=str(tmp_path / "dim.npy")), tmp_path / "dim.onnx", "min-max")
+    quantize_model(model, tmp_path / "bright.onnx", "min-max")
+    quantize_model(replace(model, calibration=str(tmp_path / "dim.npy")), tmp_path / "dim.onnx", "min-max")
     scales: list[Any] = [
         {each.name: numpy_helper.to_array(each) for each in onnx.load(tmp_path / name).graph.initializer}["x_scale"]
         for name in ("bright.onnx", "dim.onnx")
@@ -156,22 +156,22 @@ def test_samples_decide_the_ranges(model: ModelSpec, tmp_path: Path) -> None:
     assert 50 < scales[0] / scales[1] < 200
 
 
-def test_what_is_quantised_already_is_taken_as_it_is(model: ModelSpec, tmp_path: Path) -> None:
-    quantise_model(model, tmp_path / "q.onnx", "min-max")
+def test_what_is_quantized_already_is_taken_as_it_is(model: ModelSpec, tmp_path: Path) -> None:
+    quantize_model(model, tmp_path / "q.onnx", "min-max")
     again = replace(model, source=f"onnx:{tmp_path / 'q.onnx'}")
-    assert quantise_model(again, tmp_path / "again.onnx") is None
+    assert quantize_model(again, tmp_path / "again.onnx") is None
     assert types_of(model, tmp_path / "again.onnx") == ["uint8"] * 3
 
 
 @pytest.mark.parametrize("operator", ["QLinearConv", "MatMulInteger", "DynamicQuantizeLinear", "MatMulNBits", "QGemm"])
-def test_files_of_all_forms_are_quantised_already(operator: str) -> None:
+def test_files_of_all_forms_are_quantized_already(operator: str) -> None:
     assert precision_of([operator]) != "float32" == precision_of(["QuickGelu"])
 
 
 def test_what_does_not_fit_is_refused_in_words(model: ModelSpec, tmp_path: Path) -> None:
     def refused(words: str, given: ModelSpec = model, floats: tuple[str, ...] = ()) -> None:
         with pytest.raises(AnoleError, match=re.escape(words)):
-            quantise_model(given, tmp_path / "q.onnx", "min-max", floats)
+            quantize_model(given, tmp_path / "q.onnx", "min-max", floats)
         assert not (tmp_path / "q.onnx").exists()
 
     refused("model net: has no layer 'four'; it has one, two, three", floats=("four",))
@@ -187,11 +187,11 @@ def test_what_does_not_fit_is_refused_in_words(model: ModelSpec, tmp_path: Path)
 def test_the_table_names_each_layer_and_what_stays_in_float32(model: ModelSpec, tmp_path: Path) -> None:
     from rich.console import Console
 
-    found = quantise_model(model, tmp_path / "q.onnx", "min-max", ["two"])
+    found = quantize_model(model, tmp_path / "q.onnx", "min-max", ["two"])
     assert found is not None
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(render_quantised("net", found))
+        console.print(render_quantized("net", found))
     shown = captured.get()
     assert f"net: {found.loss.sqnr_db:.1f} dB by min-max" in shown and "in float32: two" in shown
     assert "without which" not in shown
@@ -202,6 +202,6 @@ def test_the_table_names_each_layer_and_what_stays_in_float32(model: ModelSpec, 
 def test_a_torch_network_is_exported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
     model = ModelSpec("net", "torch:tiny_networks:residual", {"image": (1, 3, 16, 16)})
-    found = quantise_model(model, tmp_path / "q.onnx")
+    found = quantize_model(model, tmp_path / "q.onnx")
     assert found is not None and found.loss.sqnr_db > 30 and len(found.loss.layers) == 4
     assert [value.name for value in onnx.load(tmp_path / "q.onnx").graph.input] == ["image"]

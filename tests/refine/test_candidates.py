@@ -32,7 +32,7 @@ def candidate(number: int, latency_s: float | None = None) -> Candidate:
 
 
 def receipt(key: str, n_rivals: int) -> Receipt:
-    """Returns a receipt with so many rivals, the best among them; one of a task of which nothing worked with none."""
+    """Return a receipt with so many rivals, the best among them; one of a task of which nothing worked with none."""
     rivals = tuple(MeasuredConfig({"tile": number}, 1e-3 + number) for number in range(n_rivals))
     config, latency_s = (rivals[0].config, rivals[0].latency_s) if rivals else (None, None)
     return Receipt(key, f"run of {key}", n_rivals, config, latency_s, rivals=rivals)

@@ -28,7 +28,7 @@ from anole.documents.receipt import (
 from anole.errors import BuildError
 from anole.evaluate.timing.turns import Pace
 from anole.extract.stage import extract_model
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.refine.candidates import candidates_of
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stage import Effort, refine_network
@@ -58,7 +58,7 @@ class Project:
         return self.folder / "receipts.json"
 
     def of_another_target(self, description: dict[str, Any], manifest_path: Path) -> Order:
-        """Leaves a manifest for another target, and returns the order for it."""
+        """Leave a manifest for another target, and return the order for it."""
         origin = replace(self.manifest.origin, target_description=description)
         write_manifest(manifest_path, replace(self.manifest, origin=origin))
         return replace(self.order, origin=origin)
@@ -147,7 +147,7 @@ def test_nothing_is_left_but_the_receipts(project: Project, refined: Refined) ->
 def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(project: Project, tmp_path: Path) -> None:
     target, receipts = get_target(describe_cpu(threads=1)), read_receipts([project.receipts_path])
     candidates = {key: [each[0], each[-1]] for key, each in candidates_of(receipts, 3).items()}
-    site = site_of(target)
+    site = device_access(target)
     network = network_path(project.manifest_path)
     compiler = Compiler("net", project.order, project.manifest, network, receipts, candidates, site, tmp_path)
     stem, twice, _ = (task.key for task in project.tasks)

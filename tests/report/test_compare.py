@@ -27,7 +27,7 @@ RULES = Rules(threshold=0.2, tolerance=3e-4, seconds=60, rounds=10)
 
 
 def altered(build: Path, folder: Path, line: str) -> Path:
-    """Copies a build, with a line of Python before the end of its network's call."""
+    """Copy a build, with a line of Python before the end of its network's call."""
     shutil.copytree(build, folder)
     before = (folder / "load.py").read_text()
     after = before.replace("        return [found", f"        {line}\n        return [found")

@@ -14,7 +14,7 @@ from anole.targets.cpu.settings import describe_cpu
 
 
 def doctor() -> dict[str, dict[str, str]]:
-    """Returns the facts of each group by their names."""
+    """Return the facts of each group by their names."""
     outcome = CliRunner().invoke(main, ["doctor"])
     assert outcome.exit_code == 0, outcome.output
     groups: dict[str, dict[str, str]] = {}

@@ -32,7 +32,7 @@ print(json.dumps(profile_build(Path("net"), float(sys.argv[1])).to_json()))
 
 
 def profiled(project: Path, seconds: float) -> dict[str, Any]:
-    """Profiles the build ``net`` of a project for a while."""
+    """Profile the build ``net`` of a project for a while."""
     run = run_python(project, "-c", PROFILE_NET, str(seconds))
     return dict(json.loads(run.stdout.splitlines()[-1]))
 
@@ -64,7 +64,7 @@ def test_the_kernels_add_up_to_the_whole(tmp_path: Path) -> None:
 
 
 def a_build_for(description: Mapping[str, Any]) -> Build:
-    """Returns a build of an empty network for a target, without kernels."""
+    """Return a build of an empty network for a target, without kernels."""
     entry = {"source": "torch:tiny:residual", "inputs": {"x": [1, 3, 96, 96]}}
     return Build(
         "net", "net", entry, "target", description, preset="autotvm", trials=0, seed=0, inputs=(), outputs=(), tasks=(),
@@ -103,9 +103,9 @@ PROFILE = Profile("net-cpu", 2, ROWS, 2.4e-3, 2.5e-3, PEAK)
 
 
 def test_the_least_time_is_that_of_arithmetic_or_of_memory() -> None:
-    assert PEAK.least_s(10**9, 10**6) == pytest.approx(1e-3)
-    assert PEAK.least_s(10**9, 10**8) == pytest.approx(1e-2)
-    assert PEAK.least_s(10**9, 10**6, "bfloat16") == pytest.approx(5e-4)
+    assert PEAK.min_s(10**9, 10**6) == pytest.approx(1e-3)
+    assert PEAK.min_s(10**9, 10**8) == pytest.approx(1e-2)
+    assert PEAK.min_s(10**9, 10**6, "bfloat16") == pytest.approx(5e-4)
 
 
 def shown(**settings: Any) -> str:

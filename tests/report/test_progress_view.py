@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from anole.report import progress_view as module
-from anole.report.progress_view import Screen, render_results
+from anole.report.progress_view import ProgressView, render_results
 
 from ..record_project import Project
 
@@ -25,20 +25,20 @@ def now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
 
 
 def lines_of(shown: RenderableType, width: int) -> list[str]:
-    """Returns what a terminal of this width shows."""
+    """Return what a terminal of this width shows."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
         console.print(shown)
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def drawn(screen: Screen, width: int = 80) -> list[str]:
-    """Returns the lines of the progress."""
-    return lines_of(progress_view.progress(), width)
+def drawn(screen: ProgressView, width: int = 80) -> list[str]:
+    """Return the lines of the progress."""
+    return lines_of(screen.progress(), width)
 
 
 def test_the_time_left_is_known_once_a_job_ended_that_adds_none(now: list[float]) -> None:
-    progress_view = Screen()
+    progress_view = ProgressView()
     progress_view.start(1, "extract", ["net", "cpu"], ["net.json"], [], adds_jobs=True)
     assert drawn(progress_view) == ["━" * 20, "extract net cpu"]
     now[0] += 100
@@ -56,7 +56,7 @@ def test_the_time_left_is_known_once_a_job_ended_that_adds_none(now: list[float]
 
 
 def test_below_it_stands_what_the_newest_jobs_say(now: list[float], tmp_path: Path) -> None:
-    progress_view = Screen()
+    progress_view = ProgressView()
     for number in range(5):
         log = tmp_path / f"{number}.log"
         progress_view.start(number, "tune", ["0" * 64], ["tuned.json"], [str(log)])
@@ -67,7 +67,7 @@ def test_below_it_stands_what_the_newest_jobs_say(now: list[float], tmp_path: Pa
 
 
 def test_what_is_told_is_told_in_full(now: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    progress_view = Screen()
+    progress_view = ProgressView()
     progress_view.tell("a line of more than eighty characters " * 5 + "[bold]\nand another", logging.WARNING)
     progress_view.tell("", logging.INFO)
     progress_view.close()
@@ -75,7 +75,7 @@ def test_what_is_told_is_told_in_full(now: list[float], capsys: pytest.CaptureFi
 
 
 def shown(database: Path, width: int) -> list[str]:
-    """Returns the lines of the latencies."""
+    """Return the lines of the latencies."""
     return lines_of(render_results(database), width)
 
 

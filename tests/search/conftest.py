@@ -22,12 +22,12 @@ from kit.oracle import Knowing, Oracle
 
 
 def space_of(cardinalities: Sequence[int], constraints: Sequence[Constraint] = ()) -> Space:
-    """Returns a space of the knobs ``k0``, ``k1`` and so on, whose values are their indices."""
+    """Return a space of the knobs ``k0``, ``k1`` and so on, whose values are their indices."""
     return Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)], constraints)
 
 
 def measured(space: Space, vectors: Any = (), latencies_s: float | Sequence[float | None] = 1.0) -> History:
-    """Returns a history of configs with these latencies, or all with one; None is a failure."""
+    """Return a history of configs with these latencies, or all with one; None is a failure."""
     rows = np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
     each = [latencies_s] * len(rows) if isinstance(latencies_s, float) else latencies_s
     history = History(space, 1)
@@ -46,7 +46,7 @@ def propose(explorer: Part[Explorer], surrogate: Surrogate, history: History, se
 def searched(
     formula: Formula, settings: TunerSettings, n_trials: int, seed: int = 0, measure: Measure | None = None
 ) -> list[Trial]:
-    """Returns the trials of a search of a formula."""
+    """Return the trials of a search of a formula."""
     trials: list[Trial] = []
     subject, watch = Subject(formula.space, formula.flop, "task"), Watch(trial=trials.append)
     tune_in_memory(subject, settings, measure or formula.measure, n_trials, seed=seed, watch=watch)

@@ -21,7 +21,7 @@ from .conftest import searched
 
 
 def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
-    """Returns the batch sizes of a search that knows the landscape, but for the last one, which the budget cuts off."""
+    """Return the batch sizes of a search that knows the landscape, but for the last one, which the budget cuts off."""
     annealing = {"name": "annealing", "n_candidates": n_candidates, "n_steps": 100}
     of_all_knobs = {"preset": "chameleon", "explorer": annealing, "sampler": {"clustered": "all"}}
     settings = replace(read_tuner(of_all_knobs), surrogate=Oracle(formula, best_s))

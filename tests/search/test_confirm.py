@@ -106,7 +106,7 @@ class Confirming:
         self.kept, self.rounds = [], []
 
     def settle(self, most=None, default=None, able=True):
-        """Confirms the run, and stops when `most` confirmations of it are kept."""
+        """Confirm the run, and stop when `most` confirmations of it are kept."""
 
         def keep(confirmation):
             if len(self.kept) == most:

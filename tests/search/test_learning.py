@@ -53,7 +53,7 @@ def test_every_preset_that_learns_is_here() -> None:
 
 
 def pays(formula: Formula, best_s: float, own: TunerSettings, twin: TunerSettings, trials: int, n: int, seeds: range):
-    """Returns how much nearer to the best the n cheapest trials of searches come than those of their twins."""
+    """Return how much nearer to the best the n cheapest trials of searches come than those of their twins."""
 
     def gap(settings: TunerSettings, seed: int) -> float:
         found = searched(formula, settings, trials, seed)

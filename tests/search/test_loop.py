@@ -9,9 +9,9 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
+from anole.codec import decode, encode
 from anole.errors import ConfigError
 from anole.keys import canonical_json
-from anole.codec import from_plain, to_plain
 from anole.record import Measurement, Status, Trial
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.loop import tune
@@ -64,7 +64,7 @@ class Session:
 
     def acknowledge(self, trial):
         self.fresh.append(trial)
-        self.trials.append(from_plain(Trial, json.loads(json.dumps(to_plain(trial)))))  # as it is read again
+        self.trials.append(decode(Trial, json.loads(json.dumps(encode(trial)))))  # as it is read again
 
     def run(self):
         self.best = self._tune()
@@ -87,7 +87,7 @@ def settings(request):
 
 @cache
 def uninterrupted(settings, n_trials=20):
-    """Returns the trials of an uninterrupted run on a bowl."""
+    """Return the trials of an uninterrupted run on a bowl."""
     return tuple(Session(formulas.bowl(), settings, n_trials).run().trials)
 
 
@@ -193,7 +193,7 @@ def test_a_run_cut_off_anywhere_goes_on_as_if_it_had_not_been(bowl, settings, n_
 
 
 def killed_after(n, measure):
-    """Measures n configs and no more; returns that, and the configs that it measured."""
+    """Measure n configs and no more; return that, and the configs that it measured."""
     measured = []
 
     def measure_some(batch):

@@ -20,8 +20,8 @@ from anole.search.explore.random import Random
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.sample.first import First
-from anole.search.surrogate.none import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
+from anole.search.surrogate.none import NoSurrogate
 
 
 def test_autotvm_is_what_was_published():
@@ -149,7 +149,7 @@ def test_parts_are_overridden_by_name_or_by_settings():
     assert (settings.batch, settings.n_confirm, settings.preset) == (16, 0, "autotvm")
     settings = read_tuner({"preset": "random", "explorer": {"name": "annealing", "n_steps": 10}, "sampler": "greedy"})
     assert (settings.explorer, settings.sampler) == (Annealing(n_steps=10), EpsilonGreedy())
-    assert settings.surrogate == Blind()
+    assert settings.surrogate == NoSurrogate()
 
 
 @given(st.sampled_from(sorted(PRESETS)), st.integers(1, 256), st.integers(0, 64), st.integers(1, 4096))
@@ -270,7 +270,7 @@ def function():
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Installs a package whose entry points are given as lines of each group."""
+    """Install a package whose entry points are given as lines of each group."""
 
     def install(**groups: str) -> None:
         (tmp_path / "a_part_from_outside.py").write_text(MODULE)

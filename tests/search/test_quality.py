@@ -38,11 +38,11 @@ def table(name: str) -> Table:
 
 @cache
 def gap(name: str, preset: str, seeds: range, n_trials: int) -> float:
-    """The mean gap in what a search minimises, which is a latency over its worth, after equally many trials."""
+    """The mean gap in what a search minimizes, which is a latency over its worth, after equally many trials."""
     settings = replace(PRESETS[preset], min_gain=None)
     runs = (replay(table(name), settings, n_trials, seed) for seed in seeds)
     costs_s = (table(name).costs_s[table(name).rows([trial.config for trial in run.trials])] for run in runs)
-    return float(np.mean([log_gap(costs.tolist(), table(name).least_cost_s, FASTEST) for costs in costs_s]))
+    return float(np.mean([log_gap(costs.tolist(), table(name).min_cost_s, FASTEST) for costs in costs_s]))
 
 
 def beats_random_search(preset: str, seeds: range, n_trials: int = TRIALS) -> bool:

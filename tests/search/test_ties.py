@@ -13,7 +13,7 @@ import pytest
 
 from anole.record import Confirmation, Measurement, Status
 from anole.search.confirm import confirm
-from anole.search.ties import Compared, is_slower, least_ratios, prefer_merit
+from anole.search.ties import Compared, is_slower, min_ratios, prefer_merit
 from anole.space.knob import ALGORITHM, option_knob
 from anole.space.space import Space
 from anole.space.union import union
@@ -29,7 +29,7 @@ BY_TILE = space_of(lambda columns: columns["tile"].astype(np.float64))
 
 
 def turns_of(seconds: Sequence[float], seed: int, turns: int = 40, noise: float = 0.03) -> list[list[float]]:
-    """Returns the latencies of kernels in turns: their own noise, a drift that they share, and now and then a pause."""
+    """Return the latencies of kernels in turns: their own noise, a drift that they share, and now and then a pause."""
     rng = random.Random(seed)
     drifts = [rng.lognormvariate(0, 0.2) for _ in range(turns)]
     return [
@@ -41,13 +41,13 @@ def turns_of(seconds: Sequence[float], seed: int, turns: int = 40, noise: float 
 def confirmed(
     latencies: Mapping[int, float], seed: int, space: Space = BY_TILE, default: int | None = None, **noise: Any
 ) -> list[Confirmation]:
-    """Confirms configs by their tile and true latency, with noise."""
+    """Confirm configs by their tile and true latency, with noise."""
 
     def measure(configs: Sequence[Mapping[str, Any]]) -> list[Measurement]:
         measured = turns_of([latencies[config["tile"]] for config in configs], seed, **noise)
         return [
-            Compared(Status.OK, latency_s=float(np.median(each)), least_ratio=ratio)
-            for each, ratio in zip(measured, least_ratios(measured), strict=True)
+            Compared(Status.OK, latency_s=float(np.median(each)), min_ratio=ratio)
+            for each, ratio in zip(measured, min_ratios(measured), strict=True)
         ]
 
     prefer = prefer_merit(space, None if default is None else {"tile": default})
@@ -78,14 +78,14 @@ def test_less_noise_tells_less_apart() -> None:
 
 
 def test_the_fastest_is_as_fast_as_itself_and_others_by_their_ratio() -> None:
-    low, same, high = least_ratios([[1.0] * 5, [1.0] * 5, [1.5] * 5])
+    low, same, high = min_ratios([[1.0] * 5, [1.0] * 5, [1.5] * 5])
     assert (low, same) == (1.0, 1.0) and high == pytest.approx(1.5)
-    assert least_ratios([]) == [] and least_ratios([[2.0, 3.0]]) == [1.0]
+    assert min_ratios([]) == [] and min_ratios([[2.0, 3.0]]) == [1.0]
 
 
 def test_a_drift_that_all_share_is_no_noise() -> None:
     drift = np.random.default_rng(0).lognormal(0, 0.5, 40)
-    assert least_ratios([list(drift), list(1.01 * drift)])[1] == pytest.approx(1.01)
+    assert min_ratios([list(drift), list(1.01 * drift)])[1] == pytest.approx(1.01)
 
 
 @pytest.mark.parametrize(("default", "chosen"), [(None, 2), (8, 8), (16, 2)])
@@ -115,7 +115,7 @@ FAILED = Measurement(Status.RUN_ERROR, error="no")
     "measured",
     [
         (Measurement(Status.OK, latency_s=1.0), Measurement(Status.OK, latency_s=2.0)),
-        (Compared(Status.OK, latency_s=1.0, least_ratio=1.0), Compared(Status.RUN_ERROR, error="no")),
+        (Compared(Status.OK, latency_s=1.0, min_ratio=1.0), Compared(Status.RUN_ERROR, error="no")),
         (FAILED, FAILED),
     ],
 )

@@ -160,9 +160,9 @@ def test_coefficients_and_shapes_may_depend_on_the_config():
         ),
     )
     rows = [dict(zip(nest.feature_names, row, strict=True)) for row in nest.features()]
-    for row, n_lanes in zip(rows, lanes, strict=True):
+    for row, n_workers in zip(rows, lanes, strict=True):
         assert row["block.plain.count"] == row["block.packed.count"] == pytest.approx(np.log2(65))
-        assert row["block.packed.stride"] == row["block.plain.stride"] == pytest.approx(np.log2(n_lanes + 1))
+        assert row["block.packed.stride"] == row["block.plain.stride"] == pytest.approx(np.log2(n_workers + 1))
 
 
 @settings(max_examples=examples(60), deadline=None)

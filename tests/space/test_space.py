@@ -176,9 +176,9 @@ def test_without_merit_nothing_is_promising():
 
 
 def test_the_best_drawn_has_most_merit_and_is_always_the_same():
-    best = meritorious().best_drawn
+    best = meritorious().best_sampled
     assert (best["filters"], best["size"]) == (17, 2)
-    assert best == meritorious().best_drawn
+    assert best == meritorious().best_sampled
 
 
 def test_where_few_configs_are_valid_the_best_drawn_is_one_of_the_core():
@@ -186,9 +186,9 @@ def test_where_few_configs_are_valid_the_best_drawn_is_one_of_the_core():
     knobs = [option_knob("a", wide), option_knob("b", wide)]
     narrow = Constraint("too large", lambda columns: columns["a"] + columns["b"] < 2)
     rare = {"merit": lambda columns: columns["b"] * 1.0 - columns["a"]}
-    assert Space(knobs, [narrow], **rare, core={"a": (0, 1), "b": (0, 1)}).best_drawn == {"a": 0, "b": 1}
+    assert Space(knobs, [narrow], **rare, core={"a": (0, 1), "b": (0, 1)}).best_sampled == {"a": 0, "b": 1}
     with pytest.raises(ConfigError, match="constraints leave no config"):
-        _ = Space(knobs, [narrow], **rare, core={"a": (7, 8)}).best_drawn
+        _ = Space(knobs, [narrow], **rare, core={"a": (7, 8)}).best_sampled
 
 
 def test_a_part_keeps_all_but_the_core_and_an_opened_space_only_what_configs_are_worth() -> None:
@@ -198,7 +198,7 @@ def test_a_part_keeps_all_but_the_core_and_an_opened_space_only_what_configs_are
         assert getattr(part, kept) == getattr(space, kept) != getattr(meritorious(merit=None).opened(), kept)
     assert (opened.constraints, opened.merit, opened.merit_is_speed) == ((), None, False)
     assert (opened.discount, opened.toll, opened.core, part.core) == (space.discount, space.toll, None, None)
-    assert part.best_drawn["filters"] == 5
+    assert part.best_sampled["filters"] == 5
 
 
 def test_an_opened_space_has_the_same_knobs_or_wider_ones() -> None:

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anole.codec import encode
 from anole.errors import StoreError
 from anole.merge.stage import seal_shards
-from anole.codec import to_plain
 from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, Trial
 from anole.store.content import SCHEMA, encode_shard, parse_shard
-from anole.store.lines import Chain, whole_lines, without_checksum
+from anole.store.lines import Chain, complete_lines, without_checksum
 from anole.store.shard import Shard, copy_path, is_copy, named_run, read_shard, shard_path, shard_paths
 
 from ..examples import examples
@@ -90,10 +90,10 @@ def test_what_is_appended_is_read_back(
             shard.append_confirmation(confirmation)
     content = read_shard(shard_path(project.shards, run))
     assert content.run == run
-    assert to_plain(content.run) == to_plain(run)
+    assert encode(content.run) == encode(run)
     assert content.task.to_json() == project.CONV.to_json()
-    assert [to_plain(trial) for trial in content.trials] == [to_plain(trial) for trial in trials]
-    assert [to_plain(found) for found in content.confirmations] == [to_plain(given) for given in confirmed]
+    assert [encode(trial) for trial in content.trials] == [encode(trial) for trial in trials]
+    assert [encode(found) for found in content.confirmations] == [encode(given) for given in confirmed]
     assert content.iterations == dict(enumerate(searched))
     with project.open(run) as shard:
         assert shard.content == content
@@ -124,8 +124,8 @@ def test_a_torn_end_is_left_out_at_every_byte(project, tuned: Path) -> None:
     for size in range(len(data) + 1):
         cut = data[:size]
         n_whole = cut.count(b"\n") + (cut + b"\n" in {data[: len(cut) + 1]} and data[size : size + 1] == b"\n")
-        assert whole_lines(cut) == b"".join(lines[:n_whole])
-        content = parse_shard(tuned, whole_lines(cut))
+        assert complete_lines(cut) == b"".join(lines[:n_whole])
+        content = parse_shard(tuned, complete_lines(cut))
         if n_whole == 0:
             assert content is None
         else:
@@ -163,7 +163,7 @@ def test_an_end_that_was_not_written_is_torn(project, tuned: Path) -> None:
         project.open(run).close()
         assert tuned.read_bytes() == whole
     changed = data[:-5] + b"\0" + data[-4:]
-    assert whole_lines(changed) == changed
+    assert complete_lines(changed) == changed
 
 
 def test_a_shard_without_a_whole_line_holds_no_run(project, tuned: Path) -> None:
@@ -184,7 +184,7 @@ OTHER_TASK = {
 
 
 def edit(line: int, **change: object) -> Callable[[list[bytes]], None]:
-    """Returns what changes fields of a line that has no checksum."""
+    """Return what changes fields of a line that has no checksum."""
 
     def apply(lines: list[bytes]) -> None:
         lines[line - 1] = json.dumps({**json.loads(lines[line - 1]), **change}).encode()
@@ -193,12 +193,12 @@ def edit(line: int, **change: object) -> Callable[[list[bytes]], None]:
 
 
 def put(line: int, text: bytes) -> Callable[[list[bytes]], None]:
-    """Returns what puts another text in place of a line."""
+    """Return what puts another text in place of a line."""
     return lambda lines: lines.__setitem__(line - 1, text)
 
 
 def rewritten(path: Path, damage: Callable[[list[bytes]], None], *, schema: int = SCHEMA) -> None:
-    """Damages the lines of a shard and then gives them right checksums, or none for the first schema."""
+    """Damage the lines of a shard and then give them right checksums, or none for the first schema."""
     lines = [without_checksum(text) for text in path.read_bytes().split(b"\n")[:-1]]
     if schema == 1:
         edit(1, schema=1)(lines)
@@ -507,7 +507,7 @@ def test_a_shard_that_another_program_changes_while_it_is_open_is_told(project, 
 
 
 def speed_of(latency_s: float) -> float:
-    """Returns the GFLOP/s of the tests' convolution."""
+    """Return the GFLOP/s of the tests' convolution."""
     return CONV.workload.flop / latency_s / 1e9
 
 

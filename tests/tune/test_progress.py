@@ -28,7 +28,7 @@ with Progress("conv2d [64] 56x56", 64) as progress:
 
 
 def watched_on_a_terminal(script: str) -> str:
-    """Runs a script with a terminal as its standard error; returns what it drew, without colours."""
+    """Run a script with a terminal as its standard error; returns what it drew, without colors."""
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")},
         "PYTHONPATH": str(Path(anole.__file__).parents[1]),

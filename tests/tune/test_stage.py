@@ -17,8 +17,8 @@ import pytest
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest, write_task
 from anole.errors import DocumentError, StoreError, TargetError
 from anole.host.processor import processor
+from anole.measure.device_access import DeviceAccess
 from anole.measure.options import MeasureOptions
-from anole.measure.device_access import Site
 from anole.record import Trial
 from anole.store.shard import read_shard
 from anole.targets import get_target
@@ -113,7 +113,7 @@ def test_a_budget_that_is_no_larger_measures_nothing(
 def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeypatch: pytest.MonkeyPatch) -> None:
     told_s = []
 
-    def measurer(task: Task, options: MeasureOptions, site: Site | None, fastest: Trial) -> None:
+    def measurer(task: Task, options: MeasureOptions, site: DeviceAccess | None, fastest: Trial) -> None:
         told_s.append(fastest.measurement.latency_s)
         raise InterruptedError
 
@@ -134,7 +134,7 @@ def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None
 
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Lets the tests go on as if on another machine; returns its processor."""
+    """Let the tests go on as if on another machine; returns its processor."""
     elsewhere = replace(processor(), name="another processor")
     monkeypatch.setattr("anole.targets.cpu.target.processor", lambda: elsewhere)
     return elsewhere.name

@@ -37,7 +37,7 @@ def cost_s(task: Task, vectors: np.ndarray) -> np.ndarray:
 
 
 def record(shards: Path, task: Task, n_trials: int, seed: int = 0, working: bool = True) -> Run:
-    """Leaves a shard of random trials."""
+    """Leave a shard of random trials."""
     run, space = Run(task.key, "random", seed, 1, {}), space_of(task)
     vectors = space.sample(n_trials, np.random.default_rng(seed))
     with Shard.open(shards, run, task) as shard:

@@ -1,4 +1,4 @@
-"""Random convolutions, and random steps of quantised networks that a small accelerator can run."""
+"""Random convolutions, and random steps of quantized networks that a small accelerator can run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GEOMETRIES = [
 
 @st.composite
 def convolutions(draw: Any, geometries: Any) -> tuple[tuple[Any, ...], Program]:
-    """Returns the arguments of `lower_conv2d` for a convolution of many small tiles, and its program."""
+    """Return the arguments of `lower_conv2d` for a convolution of many small tiles, and its program."""
     g = draw(geometries)
     tile_h, tile_w, h_threads, oc_threads = (draw(st.integers(1, most)) for most in (3, 3, 2, 2))
     kernel, stride = (draw(st.integers(1, 3)), draw(st.integers(1, 3))), draw(st.integers(1, 2))
@@ -85,7 +85,7 @@ class Case:
 
 
 def change_stream(path: Path, opcode: AluOpcode, geometry: Geometry, /, **values: Any) -> None:
-    """Changes fields of all ALU instructions of an opcode in a stream."""
+    """Change fields of all ALU instructions of an opcode in a stream."""
     program = decode_stream(path.read_bytes(), geometry)
     changed = [each._replace(**values) if isinstance(each, Alu) and each.opcode == opcode else each for each in program]
     assert tuple(changed) != program
@@ -93,7 +93,7 @@ def change_stream(path: Path, opcode: AluOpcode, geometry: Geometry, /, **values
 
 
 def change_arrays(path: Path, **changes: Callable[[Any], Any]) -> None:
-    """Changes arrays of an archive."""
+    """Change arrays of an archive."""
     with np.load(path) as arrays:
         plain = dict(arrays)
     np.savez(path, **{**plain, **{name: change(plain[name]) for name, change in changes.items()}})

@@ -24,7 +24,7 @@ from .conftest import change_arrays, change_stream
 
 
 def copied(accelerated: Path, folder: Path) -> Path:
-    """Returns a copy of a build that is four times as fast as it would be untuned.
+    """Return a copy of a build that is four times as fast as it would be untuned.
 
     It has no SHA-256, as builds of older versions, so that it is evaluated whatever a test changes.
     """

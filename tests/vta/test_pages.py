@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from anole_vta.network.artifact import load_programs
-from anole_vta.report import utilisation
+from anole_vta.report import utilization
 from anole_vta.simulator.timing import simulate
 
 from ..report.pages.conftest import FRONT, figure, lacking, npu_project, old_project, recorded, source_of
@@ -34,7 +34,7 @@ def test_the_old_accelerator_is_told_as_it_was_searched(old_project: Path) -> No
     with source_of(old_project) as source:
         candidates = figure(source, "fronts", "Geometries")
         chosen = figure(source, "geometry", "Chosen")
-        used = figure(source, "utilisation", "Utilisation")
+        used = figure(source, "utilization", "Utilization")
     assert len(candidates.queries[0].rows) == 7
     assert chosen.downloads[0].name == "residual-accelerator-dcoc.vta_config.json"
     assert '"LOG_BLOCK": 4' in chosen.downloads[0].text
@@ -44,13 +44,13 @@ def test_the_old_accelerator_is_told_as_it_was_searched(old_project: Path) -> No
 
 def test_the_units_of_a_built_accelerator_are_as_busy_as_its_report_says(npu_project: Path) -> None:
     with source_of(npu_project) as source:
-        table = figure(source, "utilisation", "Utilisation").table
+        table = figure(source, "utilization", "Utilization").table
         geometry = figure(source, "geometry", "Chosen")
     programs = load_programs(npu_project / "builds/net-npu")
     assert table is not None and len(table.rows) > 3
     for build, layer, cycles, instructions, *shares in table.rows:
         program = programs[layer]
-        used = utilisation(program, simulate(program.instructions, program.geometry))
+        used = utilization(program, simulate(program.instructions, program.geometry))
         assert (build, cycles, instructions) == ("net-npu", f"{used.cycles:,}", f"{len(program.instructions):,}")
         expected = [used.busy[name] / used.cycles for name in ("load", "compute", "store")]
         assert shares == [f"{100 * share:.1f} %" for share in (*expected, used.gemm_share)]

@@ -14,7 +14,7 @@ from anole.task import Conv2d
 from anole_vta.geometry import DEFAULT, Geometry
 from anole_vta.network.network import Pool
 from anole_vta.network.pool import lower_pool
-from anole_vta.report import draw_timeline, summarize, utilisation
+from anole_vta.report import draw_timeline, summarize, utilization
 from anole_vta.simulator.timing import simulate
 from anole_vta.templates.conv2d import Schedule, lower_conv2d
 
@@ -27,9 +27,9 @@ def program():
     return lower_conv2d(LAYER, Schedule(7, 14, 1, 2), DEFAULT)
 
 
-def test_utilisation_counts_the_work_of_the_layer(program):
+def test_utilization_counts_the_work_of_the_layer(program):
     timeline = simulate(program.instructions, DEFAULT)
-    used = utilisation(program, timeline)
+    used = utilization(program, timeline)
     assert 2 * 256 * used.operations == LAYER.flop
     assert 0 < used.gemm_share < 1
     assert all(0 < cycles < used.cycles for cycles in used.busy.values())

@@ -75,12 +75,12 @@ class Project:
         self.variables: Mapping[str, str] = {}
 
     def copy(self, folder: Path) -> Project:
-        """Returns a copy, with the times of all files."""
+        """Return a copy, with the times of all files."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return Project(folder)
 
     def write(self, models: dict[str, object], **changes: object) -> None:
-        """Writes models.yaml with one build for each model; a section that is None is left out."""
+        """Write models.yaml with one build for each model; a section that is None is left out."""
         plain = {
             "models": models,
             "targets": {"cpu": {"kind": "cpu", "threads": 1}},
@@ -91,18 +91,18 @@ class Project:
         (self.folder / "models.yaml").write_text(yaml.safe_dump(sections, sort_keys=False))
 
     def write_chain(self, *channels: int, **changes: object) -> None:
-        """Writes a file of convolutions, and models.yaml with this network alone."""
+        """Write a file of convolutions, and models.yaml with this network alone."""
         write_onnx(self.folder / "chain.onnx", channels)
         self.write({"chain": {"source": "onnx:chain.onnx"}}, **changes)
 
     def edit(self, name: str, old: str, new: str) -> None:
-        """Replaces text that is there in a file."""
+        """Replace text that is there in a file."""
         text = (self.folder / name).read_text()
         assert old in text
         (self.folder / name).write_text(text.replace(old, new))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Starts Snakemake from another folder, in a process group of its own."""
+        """Start Snakemake from another folder, in a process group of its own."""
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
         command += ["--directory", str(self.folder), "--cores", "2", *arguments]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | self.variables
@@ -119,29 +119,29 @@ class Project:
         )
 
     def snakemake(self, *arguments: str, limit_s: float = 240.0) -> Outcome:
-        """Runs Snakemake to its end."""
+        """Run Snakemake to its end."""
         began_ns = time.time_ns()
         process = self.start(*arguments)
         output, _ = process.communicate(timeout=limit_s)
         return Outcome(process.returncode, output, self._jobs_since(began_ns))
 
     def planned(self, *targets: str) -> list[str]:
-        """Returns the logs of the jobs that Snakemake would run."""
+        """Return the logs of the jobs that Snakemake would run."""
         outcome = self.snakemake("--dry-run", "--quiet", "host", "--", *targets)
         assert (outcome.code, outcome.jobs) == (0, {}), outcome.output
         return sorted(re.findall(r"^ +log: logs/(\S+)\.log", outcome.output, re.MULTILINE))
 
     def plan(self) -> Plan:
-        """Returns what `anole plan` shows."""
+        """Return what `anole plan` shows."""
         return make_plan(Pipeline.load(self.folder / "models.yaml"))
 
     def query(self, sql: str) -> list[Any]:
-        """Returns rows of the database."""
+        """Return rows of the database."""
         with closing(sqlite3.connect(self.folder / "db/tuning.sqlite")) as database:
             return database.execute(sql).fetchall()
 
     def anole(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs a stage by hand, in the project's folder."""
+        """Run a stage by hand, in the project's folder."""
         command = [sys.executable, "-m", "anole", *arguments]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'lib'}:{self.packages or ''}"}
         return subprocess.run(
@@ -149,12 +149,12 @@ class Project:
         )
 
     def shards(self) -> dict[Path, ShardContent]:
-        """Returns all shards by their place."""
+        """Return all shards by their place."""
         paths = sorted((self.folder / "db/shards").glob("*/*.jsonl"))
         return {path: read_shard(path) for path in paths if path.stat().st_size}
 
     def tuned_labels(self, outcome: Outcome) -> list[str]:
-        """Returns the labels of the tasks that a run tuned."""
+        """Return the labels of the tasks that a run tuned."""
         labels = {content.task.key: content.task.label for content in self.shards().values()}
         return sorted(labels[name.partition("/")[0]] for name in outcome.jobs.get("tune", []))
 
@@ -168,7 +168,7 @@ class Project:
 
 
 def write_onnx(path: Path, channels: Sequence[int], size: int = 8, operator: str = "Relu") -> None:
-    """Writes a chain of 3x3 convolutions, each followed by an operator, over an image of 3 channels."""
+    """Write a chain of 3x3 convolutions, each followed by an operator, over an image of 3 channels."""
     rng = np.random.default_rng(0)
     nodes, weights, value, before = [], [], "x", 3
     for index, after in enumerate(channels):
@@ -187,12 +187,12 @@ def write_onnx(path: Path, channels: Sequence[int], size: int = 8, operator: str
 
 @pytest.fixture(scope="session")
 def empty_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
-    """Makes a project in a folder of its own."""
+    """Make a project in a folder of its own."""
     return lambda name: Project(tmp_path_factory.mktemp(name))
 
 
 def tune(folder: Path, write: Callable[[Project], None]) -> None:
-    """Writes a project and tunes it; its file ``outcome.json`` says what the run did."""
+    """Write a project and tune it; its file ``outcome.json`` says what the run did."""
     project = Project(folder)
     write(project)
     outcome = project.snakemake("tuned")
@@ -201,7 +201,7 @@ def tune(folder: Path, write: Callable[[Project], None]) -> None:
 
 
 def write_two(project: Project) -> None:
-    """Writes a torch factory and an ONNX file that share their first convolution."""
+    """Write a torch factory and an ONNX file that share their first convolution."""
     (project.folder / "nets.py").write_text(FACTORY)
     write_onnx(project.folder / "chain.onnx", [16, 32])
     torch = {"source": "torch:nets:tiny", "inputs": {"x": [1, 3, 8, 8]}}
@@ -209,7 +209,7 @@ def write_two(project: Project) -> None:
 
 
 def write_one(project: Project) -> None:
-    """Writes a network of a single convolution."""
+    """Write a network of a single convolution."""
     project.write_chain(16)
 
 

@@ -24,7 +24,7 @@ _STARTS_S = 30.0
 
 
 def absence() -> str | None:
-    """Returns why slurm cannot be started here; None if it can."""
+    """Return why slurm cannot be started here; None if it can."""
     missing = [program for program in _PROGRAMS if shutil.which(program, path=_PATH) is None]
     if missing:
         return f"slurm is not installed: there is no {missing[0]}"
@@ -62,25 +62,25 @@ class Slurm:
         _CONF.unlink()
 
     def ask(self, *command: str) -> str:
-        """Returns what a command of slurm says."""
+        """Return what a command of slurm says."""
         done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PATH": _PATH})
         return done.stdout.strip()
 
     def running(self) -> dict[str, str]:
-        """Returns the job that runs on each busy node."""
+        """Return the job that runs on each busy node."""
         rows = self.ask("squeue", "--noheader", "--states=running", "--format=%N %A").splitlines()
         return dict(row.split() for row in rows)
 
     def drain(self, node: str) -> None:
-        """Lets no new job start on a node."""
+        """Let no new job start on a node."""
         self.ask("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
 
     def resume(self, node: str) -> None:
-        """Lets jobs start on a drained node again."""
+        """Let jobs start on a drained node again."""
         self.ask("scontrol", "update", f"nodename={node}", "state=resume")
 
     def kill(self, job: str) -> None:
-        """Kills a job and all its processes."""
+        """Kill a job and all its processes."""
         self.ask("scancel", "--signal=KILL", "--full", job)
 
     def _start(self) -> None:
@@ -139,7 +139,7 @@ class Slurm:
 
 
 def until(holds: Callable[[], bool], what: str, seconds: float = _STARTS_S) -> None:
-    """Waits until something holds.
+    """Wait until something holds.
 
     Raises:
         TimeoutError: it does not within the time.

@@ -111,7 +111,7 @@ def test_what_measures_has_its_node_for_itself(project: Path, output: str) -> No
 
 
 def _in_full(project: Path) -> str:
-    """Returns Snakemake's own output."""
+    """Return Snakemake's own output."""
     (log,) = (project / ".snakemake/log").glob("*.log")
     return log.read_text()
 

@@ -33,7 +33,7 @@ def write(project: Project, channels: list[int], gpu: dict[str, Any], *others: d
 
 
 def tune_elsewhere(project: Project, shards: Path, n_trials: int) -> list[str]:
-    """Leaves the shards that tuning would leave on the machine with the GPU; returns the labels of the tasks."""
+    """Leave the shards that tuning would leave on the machine with the GPU; returns the labels of the tasks."""
     assert project.anole("extract", "chain", "--target", "gpu").returncode == 0
     tuner, labels = read_tuner({"preset": "random"}), []
     for path in sorted((project.folder / "work/tasks").glob("*.json")):

@@ -43,7 +43,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Finds the stand-in as kubectl."""
+    """Find the stand-in as kubectl."""
     folder = tmp_path_factory.mktemp("kubectl")
     program = folder / "kubectl"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("kubectl.py")}" "$@"\n')

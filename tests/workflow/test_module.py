@@ -41,7 +41,7 @@ onerror: anole.onerror()
 
 
 def write_outer(project: Any, text: str = OUTER) -> list[str]:
-    """Writes the other workflow, and returns the arguments that choose it."""
+    """Write the other workflow, and return the arguments that choose it."""
     (project.folder / "Snakefile").write_text(text)
     return ["--snakefile", str(project.folder / "Snakefile")]
 

@@ -40,7 +40,7 @@ def built(tuned_two: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def write_models(project: Project, **candidates: int) -> None:
-    """Writes models.yaml with one build for each model, and how many candidates of a task are tried within it."""
+    """Write models.yaml with one build for each model, and how many candidates of a task are tried within it."""
     builds = [{"model": name, "target": "cpu", "refine": refine} for name, refine in candidates.items()]
     project.write({name: {"source": f"onnx:{name}.onnx"} for name in candidates}, builds=builds)
 
@@ -126,7 +126,7 @@ def edit(old: str, new: str) -> Callable[[Project], object]:
 
 
 def again(build: str) -> list[str]:
-    """Returns what is done when a build is compiled again."""
+    """Return what is done when a build is compiled again."""
     return [f"compile/{build}", f"evaluate/{build}"]
 
 
@@ -205,7 +205,7 @@ def test_stages_by_hand_do_what_the_rules_do(both: Project) -> None:
 
 
 def prefer_other_configs(project: Project) -> None:
-    """Leaves receipts that name the other one of the two configs that were tried, as better records would."""
+    """Leave receipts that name the other one of the two configs that were tried, as better records would."""
     tried = {content.task.key: [trial.config for trial in content.trials] for content in project.shards().values()}
     for path in (project.folder / "work/tuned").rglob("*.json"):
         plain = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""A target of int8: its models are quantised first, tuned and refined on bytes, compiled, and equal to their files."""
+"""A target of int8: its models are quantized first, tuned and refined on bytes, compiled, and equal to their files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 NAME = "chain-bytes-random"
 
 
-def test_a_model_is_quantised_only_for_targets_of_int8(empty: Any) -> None:
+def test_a_model_is_quantized_only_for_targets_of_int8(empty: Any) -> None:
     write_onnx(empty.folder / "chain.onnx", [16, 32], size=8)
     empty.write(
         {"chain": {"source": "onnx:chain.onnx"}},
@@ -29,10 +29,10 @@ def test_a_model_is_quantised_only_for_targets_of_int8(empty: Any) -> None:
     )
     outcome = empty.snakemake()
     assert outcome.code == 0, outcome.output
-    assert [len(outcome.jobs[rule]) for rule in ("quantise", "extract", "refine", "compile")] == [1, 2, 1, 2]
+    assert [len(outcome.jobs[rule]) for rule in ("quantize", "extract", "refine", "compile")] == [1, 2, 1, 2]
     assert {content.task.workload.dtype for content in empty.shards().values()} == {"uint8"}
     build = read_build(empty.folder / f"builds/{NAME}")
-    assert build.entry["source"] == "onnx:work/quantised/chain.onnx"
+    assert build.entry["source"] == "onnx:work/quantized/chain.onnx"
     assert all(task.matched == "tuned" for task in build.tasks)
     assert all(candidate.latency_s for task in build.tasks for candidate in task.refined)
     evaluation = read_evaluation(empty.folder / f"work/evaluations/{NAME}.json")
@@ -40,5 +40,5 @@ def test_a_model_is_quantised_only_for_targets_of_int8(empty: Any) -> None:
     assert empty.snakemake().jobs == {}
     locked = empty.anole("lock", NAME)
     assert locked.returncode == 0, locked.stderr
-    by_hand = empty.anole("quantise", "chain", "--method", "min-max", "--output", "by_hand.onnx")
+    by_hand = empty.anole("quantize", "chain", "--method", "min-max", "--output", "by_hand.onnx")
     assert by_hand.returncode == 0 and "dB by min-max" in by_hand.stdout, by_hand.stderr

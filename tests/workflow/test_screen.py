@@ -57,7 +57,7 @@ TUNED = re.compile(r"^tune      conv2d 64->64 k3x3 {14}90\.0 GFLOP/s in 8 trials
 def snakemake(
     folder: Path, *arguments: str, stderr: int = subprocess.STDOUT, **variables: str
 ) -> subprocess.Popen[bytes]:
-    """Starts Snakemake on the rules above with Anole's default profile."""
+    """Start Snakemake on the rules above with Anole's default profile."""
     (folder / "Snakefile").write_text(SNAKEFILE)
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
     command += ["--workflow-profile", str(ROOT / "profiles/default"), *arguments]
@@ -67,14 +67,14 @@ def snakemake(
 
 
 def said(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
-    """Returns the exit code of Snakemake and what it said, where there is no terminal."""
+    """Return the exit code of Snakemake and what it said, where there is no terminal."""
     process = snakemake(folder, *arguments, **variables)
     output, _ = process.communicate(timeout=120)
     return process.returncode, output.decode()
 
 
 def drawn(folder: Path, **variables: str) -> str:
-    """Returns all that Snakemake draws on a terminal."""
+    """Return all that Snakemake draws on a terminal."""
     return drawn_on_a_terminal(lambda terminal: snakemake(folder, stderr=terminal, **variables))
 
 
@@ -101,7 +101,7 @@ def test_on_a_terminal_the_progress_stands_below(tmp_path: Path, no_color: str) 
     assert has_colors is not bool(no_color)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output).replace("\r", "\n")
     assert TUNED.search(text), text
-    # Without colours, what is left of the bar is blank.
+    # Without colors, what is left of the bar is blank.
     assert re.search(r"^[━╸ ]+.* [01]/3 jobs", text, re.MULTILINE) and re.search(r"^━+.* 3/3 jobs", text, re.MULTILINE)
     assert "\ntune conv2d 64->64 k3x3: 5/8" in text
     # The cursor, which the progress hides, is back.

@@ -33,7 +33,7 @@ class Installation:
     folder: Path
 
     def run(self, *command: str, at: Path) -> str:
-        """Runs a module of this environment in a folder, and returns what it said."""
+        """Run a module of this environment in a folder, and return what it said."""
         environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
         together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         done = subprocess.run([self.folder / "bin/python", "-m", *command], cwd=at, env=environment, **together)
@@ -56,7 +56,7 @@ def wheel(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
 
 
 def install(folder: Path, wheel: Path, *arguments: object) -> Installation:
-    """Installs the wheel into a new environment."""
+    """Install the wheel into a new environment."""
     uv("venv", "--python", sys.executable, folder)
     uv("pip", "install", "--compile-bytecode", "--python", folder / "bin/python", *arguments, wheel)
     return Installation(folder)

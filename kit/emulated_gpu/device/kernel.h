@@ -30,9 +30,9 @@ uint3 emulated_block_index() __attribute__((const));
 uint3 emulated_block_size() __attribute__((const));
 uint3 emulated_grid_size() __attribute__((const));
 // Waits for all threads of the block. A site is the number of a place in the source.
-void emulated_synchronise(int site);
+void emulated_synchronize(int site);
 // Waits for the threads of a warp that are in a mask; `emulated_exchange` also gives `value` and gets that of a lane.
-void emulated_synchronise_warp(int site, unsigned mask);
+void emulated_synchronize_warp(int site, unsigned mask);
 uint64_t emulated_exchange(int site, unsigned mask, uint64_t value, int lane);
 unsigned emulated_active_mask();
 int emulated_lane();
@@ -52,8 +52,8 @@ void emulated_atomic(void* place, size_t size_bytes);
 #define gridDim emulated_grid_size()
 #define __activemask() emulated_active_mask()
 // The compiler may copy a call into several branches, as CUDA's does not, so that its address says nothing.
-#define __syncthreads() emulated_synchronise(__COUNTER__)
-#define __syncwarp() emulated_synchronise_warp(__COUNTER__, 0xffffffffu)
+#define __syncthreads() emulated_synchronize(__COUNTER__)
+#define __syncwarp() emulated_synchronize_warp(__COUNTER__, 0xffffffffu)
 #define __shfl_sync(...) emulated_from(__COUNTER__, __VA_ARGS__)
 #define __shfl_down_sync(...) emulated_from_above(__COUNTER__, __VA_ARGS__)
 #define __shfl_up_sync(...) emulated_from_below(__COUNTER__, __VA_ARGS__)

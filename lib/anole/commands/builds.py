@@ -48,7 +48,7 @@ def run(folder: Path, inputs: tuple[Path, ...], random: bool, seed: int | None, 
 
 
 def _shown(array: Any) -> str:
-    """Returns the first numbers of an array as text."""
+    """Return the first numbers of an array as text."""
     first = array.ravel()[:5]
     return ", ".join(f"{number:.6g}" for number in first) + (", ..." if array.size > len(first) else "")
 

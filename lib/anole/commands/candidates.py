@@ -20,7 +20,7 @@ Candidates = Callable[[click.Context, click.Parameter, str], list[CompletionItem
 
 
 def _of(names: Callable[[click.Context], Iterable[str]]) -> Candidates:
-    """Returns a completion by those names that begin as what was typed; by none if they cannot be found."""
+    """Return a completion by those names that begin as what was typed; by none if they cannot be found."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
@@ -32,7 +32,7 @@ def _of(names: Callable[[click.Context], Iterable[str]]) -> Candidates:
 
 
 def _project(context: click.Context) -> dict[str, Any]:
-    """Returns models.yaml as it is, whether it is right or not."""
+    """Return models.yaml as it is, whether it is right or not."""
     from anole.config.yaml_file import read_yaml
 
     plain = read_yaml(Path(context.params.get("spec") or "models.yaml"))
@@ -40,7 +40,7 @@ def _project(context: click.Context) -> dict[str, Any]:
 
 
 def _builds(context: click.Context) -> list[str]:
-    """Returns the names of the project's builds, also of those that are not compiled."""
+    """Return the names of the project's builds, also of those that are not compiled."""
     project = _project(context)
     usual = (project.get("tuning") or {}).get("preset", DEFAULT_PRESET)
     given = set(context.params.get("builds") or ())
@@ -61,7 +61,7 @@ presets = _of(lambda _: PRESET_NAMES)
 
 
 def build_folders(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Returns the folders of builds, in ``builds`` or where what was typed leads; any folders if there is no build."""
+    """Return the folders of builds, in ``builds`` or where what was typed leads; any folders if there is no build."""
     typed = incomplete[: incomplete.rfind("/") + 1]
     try:
         # What a user typed stays as it is, also where it begins with `./`.

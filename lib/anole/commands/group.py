@@ -12,6 +12,7 @@ from anole.errors import AnoleError
 from anole.host import guard
 
 _NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+_FORMER_NAMES = {"quantise": "quantize"}
 
 
 class Commands(click.Group):
@@ -24,18 +25,19 @@ class Commands(click.Group):
     """The commands under the title of their section, in the order of the help."""
 
     def add_sections(self, sections: Mapping[str, Sequence[click.Command]]) -> None:
-        """Adds the commands of all sections."""
+        """Add the commands of all sections."""
         self.sections = sections
         for commands in sections.values():
             for command in commands:
                 self.add_command(command)
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Returns the names of all commands, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         return [*self.commands, *self._added()]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Returns a command of Anole or, if it has none of the name, of a kind of target."""
+        """Return a command of Anole or, if it has none of the name, of a kind of target."""
+        name = _FORMER_NAMES.get(name, name)
         return super().get_command(context, name) or self._added().get(name)
 
     def _added(self) -> dict[str, click.Command]:
@@ -46,12 +48,12 @@ class Commands(click.Group):
         return {name: named_object(place) for name, place in places if name not in self.commands}
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
-        """Runs the command as all that this process does."""
+        """Run the command as all that this process does."""
         self.owns_process = True
         return super().__call__(*arguments, **settings)
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command; an error of the library or of the disk ends it with one line and exit code 2."""
+        """Run the command; an error of the library or of the disk ends it with one line and exit code 2."""
         try:
             found = super().invoke(context)
             guard.finish()
@@ -66,7 +68,7 @@ class Commands(click.Group):
         context.exit(2)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the commands section by section, with one column for all."""
+        """Write the commands section by section, with one column for all."""
         sections = {**self.sections, "Targets": self._added().values()}
         width = max(len(command.name or "") for commands in sections.values() for command in commands)
         limit = formatter.width - 6 - width

@@ -32,14 +32,14 @@ def init(folder: Path, demo: bool) -> None:
 @AS_JSON
 def plan(spec: Path, as_json: bool) -> None:
     """Show the tasks, their state, and what would run next."""
-    from anole.codec import to_plain
+    from anole.codec import encode
     from anole.project.pipeline import Pipeline
     from anole.project.plan import make_plan
     from anole.report.plan_table import render_plan
 
     made = make_plan(Pipeline.load(spec))
     if as_json:
-        click.echo(json.dumps(to_plain(made), indent=1))
+        click.echo(json.dumps(encode(made), indent=1))
     else:
         show(render_plan(made))
 

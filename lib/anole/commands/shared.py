@@ -35,7 +35,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
     _most = 256
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Returns the numbers in `value`, a text such as 0,1,2."""
+        """Return the numbers in `value`, a text such as 0,1,2."""
         if not isinstance(value, str):
             return value
         words = [word.strip() for word in value.split(",")]
@@ -51,7 +51,7 @@ class Json(click.ParamType[dict[str, Any]]):
     name = "json"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Returns the object that the text `value` holds."""
+        """Return the object that the text `value` holds."""
         if not isinstance(value, str):
             return value
         try:
@@ -74,13 +74,13 @@ class OrderType(Json):
         self._cls = cls
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Returns the order that the text `value` holds."""
-        from anole.codec import Misfit, from_plain
+        """Return the order that the text `value` holds."""
+        from anole.codec import DecodeError, decode
         from anole.targets.base import named_object
 
         try:
-            return from_plain(named_object(self._cls), super().convert(value, param, context))
-        except Misfit as error:
+            return decode(named_object(self._cls), super().convert(value, param, context))
+        except DecodeError as error:
             self.fail(f"{error}", param, context)
 
 
@@ -120,10 +120,10 @@ ORDER = click.option(
 
 
 def show(table: RenderableType) -> None:
-    """Prints a table: as wide as the terminal, or whole where the output is a file or another program."""
+    """Print a table: as wide as the terminal, or whole where the output is a file or another program."""
     from rich.console import Console
 
-    # A height, too: rich forgets a width without one where TERM is dumb and colours are forced.
+    # A height, too: rich forgets a width without one where TERM is dumb and colors are forced.
     console = Console() if sys.stdout.isatty() else Console(width=_WHOLE, height=_WHOLE)
     with console.capture() as captured:
         console.print(table)
@@ -132,7 +132,7 @@ def show(table: RenderableType) -> None:
 
 
 def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command that has ``--trials`` the options of tuning, which it gets as its argument `options`."""
+    """Give a command that has ``--trials`` the options of tuning, which it gets as its argument `options`."""
 
     @wraps(command)
     def with_options(
@@ -158,7 +158,7 @@ def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
-    """Changes to the project folder, which holds models.yaml, and returns the other paths made absolute."""
+    """Change to the project folder, which holds models.yaml, and returns the other paths made absolute."""
     if spec.parent.resolve() == Path.cwd():
         return list(paths)
     if not spec.parent.is_dir():
@@ -169,7 +169,7 @@ def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
 
 
 def guard_process(what: str) -> None:
-    """Guards the rest of the command against the code of a model; call it before anything heavy is imported.
+    """Guard the rest of the command against the code of a model; call it before anything heavy is imported.
 
     Only a process that does nothing else may fork.
     """
@@ -178,7 +178,7 @@ def guard_process(what: str) -> None:
 
 
 def require_target(what: str, description: Mapping[str, Any]) -> None:
-    """Refuses a target that this machine is not, by a TargetError."""
+    """Refuse a target that this machine is not, by a TargetError."""
     from anole.targets import get_target
 
     if (absence := get_target(description).absence()) is not None:
@@ -186,11 +186,11 @@ def require_target(what: str, description: Mapping[str, Any]) -> None:
 
 
 def spare_torch(model: ModelSpec) -> None:
-    """Prevents TVM from importing torch for a model that does not need it."""
+    """Prevent TVM from importing torch for a model that does not need it."""
     if model.scheme == "onnx":
         without_torch()
 
 
 def without_torch() -> None:
-    """Prevents TVM from importing torch, which takes most of TVM's import time."""
+    """Prevent TVM from importing torch, which takes most of TVM's import time."""
     import_module("anole.host.block_torch_import")

@@ -28,7 +28,7 @@ from anole.commands.shared import (
     without_torch,
 )
 from anole.documents import layout
-from anole.quantize.methods import LEAST_DB, METHODS
+from anole.quantize.methods import METHODS, TARGET_SQNR_DB
 
 if TYPE_CHECKING:
     from anole.tune.options import TuneOptions
@@ -96,24 +96,32 @@ def extract(
     extract_model(found, target, description, manifest, tasks or layout.TASKS, files)
 
 
-@click.command(epilog="Example: anole quantise resnet18 --float node_Conv_291")
+@click.command(epilog="Example: anole quantize resnet18 --float node_Conv_291")
 @click.argument("model", shell_complete=candidates.models)
 @click.option("--method", type=click.Choice(METHODS), help="How ranges are chosen.  [default: what loses least]")
 @click.option("--float", "floats", multiple=True, metavar="LAYER", help="A layer that stays in float32.")
-@click.option("--least-db", type=float, default=LEAST_DB, show_default=True, help="The loss that is small enough.")
+@click.option(
+    "--target-db",
+    "--least-db",
+    "target_db",
+    type=float,
+    default=TARGET_SQNR_DB,
+    show_default=True,
+    help="The signal-to-noise ratio at which the search for layers to keep in float32 stops.",
+)
 @click.option("--entry", type=Json(), help="The model's entry, instead of the one in models.yaml.")
-@click.option("--output", type=PATH, help="Where the file is written.  [default: in work/quantised]")
+@click.option("--output", type=PATH, help="Where the file is written.  [default: in work/quantized]")
 @SPEC
-def quantise(
+def quantize(
     model: str,
     method: str | None,
     floats: tuple[str, ...],
-    least_db: float,
+    target_db: float,
     entry: Any,
     output: Path | None,
     spec: Path,
 ) -> None:
-    """Quantise MODEL to 8 bits, as an ONNX file.
+    """Quantize MODEL to 8 bits, as an ONNX file.
 
     MODEL is a name in models.yaml. Targets with `precision: int8` compute this file. Values are rounded by the ranges
     that the model's calibration samples show; prints what each layer loses.
@@ -122,8 +130,8 @@ def quantise(
     from anole.config.entries import ModelSpec
     from anole.config.reading import load_spec
     from anole.node import Node
-    from anole.quantize.stage import quantise_model
-    from anole.report.quantization import render_quantised
+    from anole.quantize.stage import quantize_model
+    from anole.report.quantization import render_quantized
 
     if entry is None:
         (output,) = enter_project(spec, output)
@@ -132,9 +140,9 @@ def quantise(
         found = models[model]
     else:
         found = ModelSpec.from_json(model, entry)
-    quantised = quantise_model(found, output or layout.quantised_path(model), method, floats, least_db)
-    if entry is None and quantised is not None:
-        show(render_quantised(model, quantised))
+    quantized = quantize_model(found, output or layout.quantized_path(model), method, floats, target_db)
+    if entry is None and quantized is not None:
+        show(render_quantized(model, quantized))
 
 
 @click.command(epilog="Example: anole tune work/tasks/KEY.json --trials 64")
@@ -304,7 +312,7 @@ def evaluate(
     runs, whatever --rounds says.
     """
     guard_process(f"build {folder.name}")
-    from anole.compile.recorded import compile_redrawn
+    from anole.compile.recorded import compile_with_random_weights
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_network
     from anole.evaluate.timing.turns import Pace
@@ -316,7 +324,7 @@ def evaluate(
         require_target(f"build {build.name}", build.target_description)
     spare_torch(build.model_spec)
     evaluation = output or layout.evaluation_path(folder.name)
-    evaluate_network(folder, evaluation, compile_redrawn, Pace(rounds=rounds), neighbours, declared)
+    evaluate_network(folder, evaluation, compile_with_random_weights, Pace(rounds=rounds), neighbours, declared)
 
 
 @click.command(epilog="Example: anole merge")

@@ -40,7 +40,7 @@ class BuildSettings:
 
     @classmethod
     def of(cls, name: str, order: Order) -> Self:
-        """Returns the settings of a build from its order."""
+        """Return the settings of a build from its order."""
         return cls(name, order.preset, order.trials, order.shared, order.seed, order.lock)
 
 
@@ -53,7 +53,7 @@ def compile_build(
     imported: Imported | None = None,
     rounds_too_much: RoundsTooMuch | None = None,
 ) -> Build:
-    """Compiles a network into a folder, which is written completely or not at all.
+    """Compile a network into a folder, which is written completely or not at all.
 
     An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
     network is not modified; without one, the model is imported. If it turns out to round too much, it is compiled again
@@ -82,7 +82,7 @@ def compile_build(
 def _compile(
     network: MatchedNetwork, manifest: Manifest, settings: BuildSettings, target: Target, folder: Path
 ) -> tuple[Build, Compiled]:
-    """Compiles a network with its configs into an empty folder."""
+    """Compile a network with its configs into an empty folder."""
     compiler: NetworkCompiler = named_object(target.networks.compiler)
     compiled = compiler(network, target, folder)
     build = _describe(network.model, network.imported, manifest, settings, compiled)
@@ -104,9 +104,9 @@ def match_network(
     A network for ranges of sizes has the tasks, and so the configs, that it has at the usual ones.
     """
     imported = imported if imported is not None else load_model(model)
-    from anole.extract.graph import find_layers, narrowed_for
+    from anole.extract.graph import find_layers, for_low_precision
 
-    network = narrowed_for(imported, target)
+    network = for_low_precision(imported, target)
     layers = find_layers(network)
     workloads = [layer.workload for layer in layers]
     taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]

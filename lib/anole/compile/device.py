@@ -24,7 +24,7 @@ from anole.errors import BuildError, cause
 from anole.extract.graph import Layer, find_layers
 from anole.ir.kernel_calls import anchored, calls_of, size_bytes
 from anole.ir.symbols import symbol_names
-from anole.targets.base import AnyBatch, Device
+from anole.targets.base import Device, DynamicShapeDevice
 from anole.task import Workload, weight_scheme
 
 _FEWER_WEIGHTS = 0.75
@@ -32,7 +32,7 @@ _FEWER_WEIGHTS = 0.75
 
 
 def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) -> Compiled:
-    """Writes the compiled network as a shared library; see `NetworkCompiler`."""
+    """Write the compiled network as a shared library; see `NetworkCompiler`."""
     memory = MemoryPlan()
     try:
         lowered, failures = lower_network(network, target)
@@ -55,7 +55,7 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
 
 
 def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Returns a network's scheduled functions, and why workloads have no template's schedule; see `lower`."""
+    """Return a network's scheduled functions, and why workloads have no template's schedule; see `lower`."""
     choices = {
         match.task.workload: Choice(target.template(match.task.workload), match.config)
         for match in network.matches
@@ -63,13 +63,13 @@ def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule
     }
     if not network.model.ranges:
         return lower(network.imported.module, choices, target.schedule_default)
-    return _lower_for_ranges(network, cast("AnyBatch", target), choices)
+    return _lower_for_ranges(network, cast("DynamicShapeDevice", target), choices)
 
 
 def _lower_for_ranges(
-    network: MatchedNetwork, target: AnyBatch, choices: Mapping[Workload, Choice]
+    network: MatchedNetwork, target: DynamicShapeDevice, choices: Mapping[Workload, Choice]
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Returns what `lower_network` does where sizes vary, given the programs of the usual ones."""
+    """Return what `lower_network` does where sizes vary, given the programs of the usual ones."""
     choices = {
         workload: replace(choice, config=target.spread(workload, choice.config)) for workload, choice in choices.items()
     }
@@ -87,11 +87,11 @@ def _lower_for_ranges(
 def _small_choices(
     network: MatchedNetwork, target: Device, choices: Mapping[Workload, Choice]
 ) -> dict[Workload, Choice]:
-    """Returns the programs that the least sizes have for themselves: those with clearly fewer weights.
+    """Return the programs that the least sizes have for themselves: those with clearly fewer weights.
 
     Little else than reading weights takes time where sizes are small.
     """
-    least = {name: sizes.least for name, sizes in symbol_names(network.model.ranges).items()}
+    least = {name: sizes.min for name, sizes in symbol_names(network.model.ranges).items()}
     module = relax.transform.BindSymbolicVars(least)(network.imported.module)
     layers = find_layers(replace(network.imported, module=module))
     found = {}
@@ -108,7 +108,7 @@ def _small_choices(
 def describe_kernels(
     module: tvm.IRModule, layers: Iterable[Layer], task_keys: Mapping[Workload, str]
 ) -> tuple[BuiltKernel, ...]:
-    """Returns the kernels of a lowered module, in the order of their first call.
+    """Return the kernels of a lowered module, in the order of their first call.
 
     Args:
         module: the module that `anole.compile.lower.lower` returned.
@@ -142,7 +142,7 @@ def describe_kernels(
 
 
 def _moved_bytes(func: tirx.PrimFunc) -> int:
-    """Returns the bytes that one call reads and writes if it touches every element of its operands once."""
+    """Return the bytes that one call reads and writes if it touches every element of its operands once."""
     params = (param for param in func.params if str(param.name) != SMALL_WEIGHTS)
     sizes = [size_bytes(param.ty) for param in params if hasattr(param.ty, "shape")]
     written = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
@@ -165,14 +165,14 @@ class MemoryPlan:
     weight_bytes = 0
 
     def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
-        """Counts after the memory planning pass; TVM calls it after every pass."""
+        """Count after the memory planning pass; TVM calls it after every pass."""
         if info.name == _PLANNING:
             for _, function in module.functions_items():
                 if isinstance(function, relax.Function):
                     relax.analysis.post_order_visit(function, self._count)
 
     def to_json(self) -> dict[str, int]:
-        """Returns the plain form, as in build.json."""
+        """Return the plain form, as in build.json."""
         return {"activation_bytes": self.activation_bytes, "weight_bytes": self.weight_bytes}
 
     def _count(self, expression: ir.Expr) -> None:

@@ -32,7 +32,7 @@ _SECTION = '.lrodata,"al",@progbits' if platform.machine() == "x86_64" else '.ro
 
 
 def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> None:
-    """Writes compiled functions as a shared library, linked with other objects.
+    """Write compiled functions as a shared library, linked with other objects.
 
     Raises:
         BuildError: the library cannot be linked.
@@ -50,7 +50,7 @@ def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> 
 
 
 def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None = None) -> None:
-    """Writes ``build.json`` and, for a library that TVM's runtime loads, example code that loads it."""
+    """Write ``build.json`` and, for a library that TVM's runtime loads, example code that loads it."""
     write_build(folder, build)
     if cpp_runtime is not None:
         (folder / "load.py").write_text(_SNIPPETS.joinpath("load.py.in").read_text(encoding="utf-8"), encoding="utf-8")
@@ -59,7 +59,7 @@ def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yields an empty folder that replaces the given one on success and is removed on failure.
+    """Yield an empty folder that replaces the given one on success and is removed on failure.
 
     What killed processes left beside it is removed first.
 
@@ -104,13 +104,13 @@ def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
 
 
 def _input(info: TensorInfo) -> str:
-    """Returns a call in C++ that makes an input: of a shape, and of a type of so many bits and one lane."""
+    """Return a call in C++ that makes an input: of a shape, and of a type of so many bits and one lane."""
     kind, shape = info.dtype.rstrip("0123456789"), ", ".join(map(str, info.shape))
     return f"input({{{shape}}}, {{{_CODES[kind]}, {info.dtype.removeprefix(kind) or 8}, 1}})"
 
 
 def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:
-    """Returns an object file with what a compiled module imports; for `tvm.runtime.Module.export_library`.
+    """Return an object file with what a compiled module imports; for `tvm.runtime.Module.export_library`.
 
     It cannot be linked statically. The name of the data begins with `prefix`.
 

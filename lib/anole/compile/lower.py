@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import ir, relax, s_tir, te, tirx, topi
 
-from anole.compile.passes.broadcast import keep_apart
+from anole.compile.passes.broadcast import keep_unfused
 from anole.compile.passes.concat import legalize_concat, write_slices
 from anole.compile.passes.elementwise import (
     fast_math_map,
@@ -32,7 +32,7 @@ from anole.extract.passes.weight_only import WEIGHT_ONLY
 from anole.ir.kernel_calls import WORKLOAD, Pattern
 from anole.ir.nodes import blocks_of, collect, with_values
 from anole.ir.normalize_products import TRANSPOSED_BYTES, operands_of
-from anole.ir.symbols import in_plain_extents, plain_types, symbols_of, unbound_symbols
+from anole.ir.symbols import plain_types, symbols_of, unbound_symbols, with_opaque_extents
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
@@ -57,7 +57,7 @@ def lower(
     packed: PackedWeights | None = None,
     only: Collection[Workload] | None = None,
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Returns the module with all functions scheduled, weights packed, and epilogues fused into the anchors.
+    """Return the module with all functions scheduled, weights packed, and epilogues fused into the anchors.
 
     The module is in normal form, see `anole.extract.graph.normalize`. Functions without an anchor have the default
     schedule. So have workloads that their template could not schedule in this network; these are returned, too, with
@@ -90,7 +90,7 @@ def lower(
         transform.LegalizeOps({**fast_math_map(), **extremes_map(), **anchors, **others}),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
-        keep_apart,
+        keep_unfused,
         transform.FuseOps(),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
@@ -123,7 +123,7 @@ def _schedule(
     func = func.with_attr(WORKLOAD, _text(workload))
     choice = choices[workload]
     try:
-        return in_plain_extents(func, lambda plain: choice.template.schedule(plain, workload, choice.config))
+        return with_opaque_extents(func, lambda plain: choice.template.schedule(plain, workload, choice.config))
     except Exception as error:
         # An epilogue that the template does not support must not fail the whole build.
         failures[workload] = cause(error)
@@ -131,7 +131,7 @@ def _schedule(
 
 
 def _recorded_in_blocks(func: tirx.PrimFunc) -> Workload | None:
-    """Returns the workload of the anchor within a function."""
+    """Return the workload of the anchor within a function."""
     texts = (block.annotations.get(WORKLOAD) for block in collect(func.body, s_tir.SBlock))
     return next((workload_from_json(json.loads(str(text))) for text in texts if text is not None), None)
 
@@ -170,7 +170,7 @@ class _Legalizer:
 
 
 def _of_all_sizes(workload: Workload, data_ty: Any, result_ty: Any) -> Workload:
-    """Returns a workload whose extents are those of its tensors, which are expressions where they vary."""
+    """Return a workload whose extents are those of its tensors, which are expressions where they vary."""
     extents = {"batch": result_ty.shape[0]}
     if isinstance(workload, BatchMatmul):
         extents |= {"rows": result_ty.shape[1], "columns": result_ty.shape[2], "inner": data_ty.shape[2]}
@@ -178,8 +178,8 @@ def _of_all_sizes(workload: Workload, data_ty: Any, result_ty: Any) -> Workload:
 
 
 def _definition(choice: Choice, workload: Workload, types: Sequence[Any], given: Sequence[tirx.Var]) -> tirx.PrimFunc:
-    """Returns the anchor's function, its block marked with the workload and open for epilogues."""
-    # Otherwise what covers an extent would be simplified, so that `in_plain_extents` would not find the extent there.
+    """Return the anchor's function, its block marked with the workload and open for epilogues."""
+    # Otherwise TVM would simplify padded extents, and `with_opaque_extents` would not find the extent in them.
     (data_ty, packed_ty, result_ty), own = plain_types(types)
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")

@@ -50,11 +50,11 @@ class Match:
         return self.task.workload.flop * self.weight
 
     def untuned(self, reason: str, config: Config | None = None) -> Match:
-        """Returns the task without its tuned config."""
+        """Return the task without its tuned config."""
         return replace(self, config=config, reason=reason, run_key=None, latency_s=None)
 
     def unscheduled_for(self, reason: str) -> Match:
-        """Returns the task without the config, which could not be scheduled at one place of the network."""
+        """Return the task without the config, which could not be scheduled at one place of the network."""
         return replace(self.untuned(reason), unscheduled=self.config)
 
     @property
@@ -78,7 +78,7 @@ class Match:
 
 
 def match_tasks(manifest: Manifest, workloads: Iterable[Workload], receipts: Receipts, target: Target) -> list[Match]:
-    """Returns the config of each task, in the manifest's order; the model consists of these workloads now.
+    """Return the config of each task, in the manifest's order; the model consists of these workloads now.
 
     Raises:
         BuildError: the model has changed since it was extracted, or a locked config is no part of its space.
@@ -99,7 +99,7 @@ def match_tasks(manifest: Manifest, workloads: Iterable[Workload], receipts: Rec
 
 
 def coverage(matches: Sequence[Match]) -> Coverage:
-    """Returns how much of the work is tuned, in floating-point operations."""
+    """Return how much of the work is tuned, in floating-point operations."""
     total = sum(match.flop for match in matches)
     tuned = sum(match.flop for match in matches if match.reason is None)
     return Coverage(tuned, total, tuned / total if total else 1.0)
@@ -120,7 +120,7 @@ def warn_of_untuned(build: str, matches: Sequence[Match], trials: int) -> None:
 
 
 def warn_of_wide(build: str, matches: Sequence[Match]) -> None:
-    """Warns which layers multiply float32 in a network of whole numbers, why, and what share of the work they are."""
+    """Warn which layers multiply float32 in a network of whole numbers, why, and what share of the work they are."""
     total = sum(match.flop for match in matches)
     if not any(match.task.workload.dtype == "uint8" for match in matches):
         return
@@ -135,7 +135,7 @@ def warn_of_wide(build: str, matches: Sequence[Match]) -> None:
 
 def _why_wide(workload: Workload) -> str:
     if not workload.exact:
-        return "its operands are not both quantised"
+        return "its operands are not both quantized"
     return "its groups are too small, or its weights need more than 8 bits"
 
 

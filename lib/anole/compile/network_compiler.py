@@ -1,4 +1,4 @@
-"""The role of compilers of whole networks; `anole.targets.base.NetworkHandlers` names one for each target."""
+"""The role of compilers of whole networks; `anole.targets.base.NetworkEntryPoints` names one for each target."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class NetworkCompiler(Protocol):
     """Compiles a network for a target."""
 
     def __call__(self, network: MatchedNetwork, target: Any, folder: Path) -> Compiled:
-        """Writes all of a build but its description into an empty folder; the target's kind names this compiler.
+        """Write all of a build but its description into an empty folder; the target's kind names this compiler.
 
         Raises:
             BuildError: the network cannot be compiled.

@@ -13,7 +13,7 @@ from anole.extract.load import load_model
 
 
 def recorded_manifest(build: Build) -> Manifest:
-    """Returns the manifest of a build's network, without the files that it came from."""
+    """Return the manifest of a build's network, without the files that it came from."""
     model = build.model_spec
     tasks = tuple(ListedTask(each.key, each.label, each.flop, each.weight, each.layers) for each in build.tasks)
     origin = Origin(build.entry, build.target_description, {})
@@ -22,7 +22,7 @@ def recorded_manifest(build: Build) -> Manifest:
 
 
 def recorded_receipts(build: Build) -> Receipts:
-    """Returns a receipt for each task with the config that was compiled, tuned or not."""
+    """Return a receipt for each task with the config that was compiled, tuned or not."""
     return {
         task.key: Receipt(task.key, task.run_key or "", build.trials, task.config or task.unscheduled, task.latency_s)
         for task in build.tasks
@@ -30,8 +30,8 @@ def recorded_receipts(build: Build) -> Receipts:
     }
 
 
-def compile_redrawn(build: Build, folder: Path) -> Build:
-    """Compiles the network of a build of a torch model once more, with the weights of `anole.extract.weights`.
+def compile_with_random_weights(build: Build, folder: Path) -> Build:
+    """Compile the network of a build of a torch model once more, with the weights of `anole.extract.weights`.
 
     This is for builds whose own weights let no comparison fail.
 

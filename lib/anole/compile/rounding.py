@@ -22,12 +22,12 @@ _Finer = Callable[[Workload, Config], Mapping[str, Sequence[Any]] | None]
 
 
 def coarse_layers(network: MatchedNetwork, target: Target) -> list[str]:
-    """Returns the layers with finer configs than theirs, except those of locked configs."""
+    """Return the layers with finer configs than theirs, except those of locked configs."""
     return [layer for match in network.matches if _knobs(match, _finer_of(target)) for layer in match.layers]
 
 
 def with_finer_configs(network: MatchedNetwork, target: Target) -> MatchedNetwork:
-    """Returns a network in which these layers have finer configs.
+    """Return a network in which these layers have finer configs.
 
     A tuned task gets the fastest of its rivals, which include the best of each kind; other tasks get a default.
     """
@@ -53,4 +53,4 @@ def _refined(match: Match, receipt: Receipt | None, target: Target) -> Match:
         if finer(workload, rival.config) is None and space.rejection(rival.config) is None:
             return replace(match, config=rival.config, latency_s=rival.latency_s)
     reason = match.reason or "its tuned config rounds more than the network bears"
-    return match.untuned(reason, space.restricted(knobs).best_drawn)
+    return match.untuned(reason, space.restricted(knobs).best_sampled)

@@ -26,7 +26,7 @@ def compile_network(
     folder: Path,
     rounds_too_much: RoundsTooMuch | None = None,
 ) -> None:
-    """Compiles a build of this name from what extracting and tuning left.
+    """Compile a build of this name from what extracting and tuning left.
 
     Receipts are one by one, together or refined; a task without one gets a default config, which is logged. If the
     build is locked, the configs of the project's lock file go before the receipts'. For `rounds_too_much` see
@@ -47,7 +47,7 @@ def compile_network(
 
 
 def _locked(build: str, order: Order, manifest: Manifest, project: Path) -> Receipts:
-    """Returns the locked configs of a build, and warns of tasks that have none."""
+    """Return the locked configs of a build, and warn of tasks that have none."""
     lockfile = read_lockfile(lockfile_of(project))
     entry = lockfile.builds.get(build)
     if entry is None or entry.key != order.lock:

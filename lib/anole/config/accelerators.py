@@ -10,13 +10,13 @@ from anole.node import Node
 from anole.targets import get_kind
 from anole.targets.kind import Exploration
 
-_LEAST_WEIGHT, _MOST_WEIGHT = 1e-9, 1e9
+_MIN_WEIGHT, _MAX_WEIGHT = 1e-9, 1e9
 
 
 def read_accelerator(
     name: str, node: Node, models: Collection[str], targets: Mapping[str, TargetSpec]
 ) -> AcceleratorSpec:
-    """Checks an entry, which names models and targets; raises SpecError for the first mistake."""
+    """Check an entry, which names models and targets; raises SpecError for the first mistake."""
     required = ("models", "targets")
     entry = node.mapping(required=required)
     chosen = _names(entry["targets"], targets, "one of the targets")
@@ -31,7 +31,7 @@ def read_accelerator(
 
 
 def _weights(node: Node, models: Collection[str]) -> dict[str, float]:
-    """Returns the weight of each model: 1 in a list."""
+    """Return the weight of each model: 1 in a list."""
     if not isinstance(node.value, dict):
         return dict.fromkeys(_names(node, models, "one of the models"), 1.0)
     given = node.mapping()
@@ -39,7 +39,7 @@ def _weights(node: Node, models: Collection[str]) -> dict[str, float]:
         raise node.error("is empty; name the networks that the accelerator is for")
     for name in given:
         Node(name, node.path, node.file).choice(models, "one of the models")
-    return {name: each.number(_LEAST_WEIGHT, _MOST_WEIGHT) for name, each in given.items()}
+    return {name: each.number(_MIN_WEIGHT, _MAX_WEIGHT) for name, each in given.items()}
 
 
 def _names(node: Node, known: Collection[str], what: str) -> list[str]:
@@ -52,7 +52,7 @@ def _names(node: Node, known: Collection[str], what: str) -> list[str]:
 
 
 def _exploration(node: Node, targets: Collection[TargetSpec]) -> Exploration:
-    """Returns how the hardware of targets of one kind is explored."""
+    """Return how the hardware of targets of one kind is explored."""
     kind, *others = {target.kind for target in targets}
     exploration = get_kind(kind).exploration
     if others or exploration is None:

@@ -51,10 +51,10 @@ class ModelSpec:
     @property
     def sizes(self) -> dict[str, int]:
         """The typical size of each range."""
-        return {name: each.usual for name, each in self.ranges.items()}
+        return {name: each.typical for name, each in self.ranges.items()}
 
     def at(self, sizes: Mapping[str, int]) -> ModelSpec:
-        """Returns the model with inputs of other sizes within its ranges than the usual ones."""
+        """Return the model with inputs of other sizes within its ranges than the usual ones."""
         fixed = {
             name: tuple(sizes.get(symbol or "", extent) for symbol, extent in zip(self.named[name], shape, strict=True))
             if name in self.named
@@ -89,7 +89,7 @@ class ModelSpec:
         given = dict(entry.get("inputs", ()))
         detailed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
         shapes = {key: detailed[key].get("shape") if key in detailed else each for key, each in given.items()}
-        varying = Varying()
+        varying = RangeCollector()
         return cls(
             name,
             entry["source"],
@@ -104,7 +104,7 @@ class ModelSpec:
         )
 
 
-class Varying:
+class RangeCollector:
     """Collects the ranges of a model while its shapes are read.
 
     Attributes:
@@ -116,7 +116,7 @@ class Varying:
         self.named: dict[str, tuple[str | None, ...]] = {}
 
     def shape(self, name: str, extents: Sequence[Any]) -> tuple[int, ...]:
-        """Returns an input's shape with the usual sizes; an extent may be a range by its name, ``{batch: 1..16}``."""
+        """Return an input's shape with the usual sizes; an extent may be a range by its name, ``{batch: 1..16}``."""
         pairs = [next(iter(extent.items())) if isinstance(extent, Mapping) else (None, extent) for extent in extents]
         found = tuple(extent if symbol is None else self.size(symbol, extent) for symbol, extent in pairs)
         if any(symbol is not None for symbol, _ in pairs):
@@ -124,13 +124,13 @@ class Varying:
         return found
 
     def size(self, symbol: str, value: int | str) -> int:
-        """Returns a size, or the usual one of a range; raises ValueError if it is neither, or another than before."""
+        """Return a size, or the usual one of a range; raise ValueError if it is neither, or another than before."""
         if isinstance(value, int):
             return value
         found = SizeRange.parse(value)
         if self.ranges.setdefault(symbol, found) != found:
             raise ValueError(f"found {value} for {symbol}, which is {self.ranges[symbol]} elsewhere")
-        return found.usual
+        return found.typical
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.config.accelerators import read_accelerator
-from anole.config.entries import Budget, BuildSpec, ModelSpec, Spec, TargetSpec, Varying
+from anole.config.entries import Budget, BuildSpec, ModelSpec, RangeCollector, Spec, TargetSpec
 from anole.config.onnx_files import names_of
 from anole.config.source import check_source
 from anole.config.yaml_file import read_yaml
@@ -38,22 +38,22 @@ _LONGEST_NAME = 80
 _LONGEST_BUILD = 200
 """Length of the longest name of a build, which names a folder and a file."""
 
-_MOST_ELEMENTS = 2**31
+_MAX_ELEMENTS = 2**31
 """The largest number of elements of an input."""
 
 _RANGE_NAME = "the name of a range has letters, digits and underscores"
 
-_MOST_NUMBERS = 10_000
+_MAX_NUMBERS = 10_000
 """The largest number of numbers that an input's fixed value has; the database keeps them with each manifest."""
 
-_MOST_NUMBER = 1e300
+_MAX_NUMBER = 1e300
 
 _DTYPES = ("float32", "int32", "int64", "bool")
 """The allowed input types of a torch network, the first by default; an ONNX file names its own."""
 
 
 def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Spec:
-    """Reads and checks models.yaml; overrides, which ``snakemake --config`` gives, are laid over it level by level.
+    """Read and check models.yaml; overrides, which ``snakemake --config`` gives, are laid over it level by level.
 
     Raises:
         SpecError: the file is missing, is not YAML, or holds a mistake.
@@ -65,7 +65,7 @@ def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | N
 
 
 def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path()) -> Spec:
-    """Checks a loaded models.yaml, whose sources are in the project; raises SpecError for the first mistake."""
+    """Check a loaded models.yaml, whose sources are in the project; raises SpecError for the first mistake."""
     top = Node(mapping, "", file).mapping(
         allowed=("models", "targets", "tuning", "builds", "accelerators"), required=("models", "targets")
     )
@@ -96,7 +96,7 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
     is_onnx = source.startswith("onnx:")
     given = entry["inputs"].mapping() if "inputs" in entry else {}
     fixed = {key for key, each in given.items() if is_onnx and isinstance(each.value, dict) and "value" in each.value}
-    varying = Varying()
+    varying = RangeCollector()
     inputs, dtypes = _inputs({key: each for key, each in given.items() if key not in fixed}, is_onnx, varying)
     if not inputs and not is_onnx:
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
@@ -123,7 +123,7 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
 
 
 def _check_names(file: Path, inputs: Mapping[str, Node], dims: Mapping[str, Node], outputs: Iterable[Node]) -> None:
-    """Raises a `SpecError` for a name that an ONNX file does not have."""
+    """Raise a `SpecError` for a name that an ONNX file does not have."""
     names = names_of(file)
     if names is None:
         return
@@ -138,9 +138,9 @@ def _check_names(file: Path, inputs: Mapping[str, Node], dims: Mapping[str, Node
 
 
 def _inputs(
-    given: Mapping[str, Node], is_onnx: bool, varying: Varying
+    given: Mapping[str, Node], is_onnx: bool, varying: RangeCollector
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-    """Returns the shape of each input, and the types of those that are not float32."""
+    """Return the shape of each input, and the types of those that are not float32."""
     shapes, dtypes = {}, {}
     for name, each in given.items():
         if not isinstance(each.value, dict):
@@ -156,20 +156,20 @@ def _inputs(
 
 
 def _value(node: Node) -> Any:
-    """Returns the number, or the nested list of numbers, that an input always has."""
+    """Return the number, or the nested list of numbers, that an input always has."""
     value = node.mapping(allowed=("value",))["value"]
     numbers, n_numbers = [value], 0
     while numbers:
         each = numbers.pop()
         n_numbers += 1
-        if n_numbers > _MOST_NUMBERS:
-            raise value.error(f"found more than {_MOST_NUMBERS} numbers, which is the most allowed")
+        if n_numbers > _MAX_NUMBERS:
+            raise value.error(f"found more than {_MAX_NUMBERS} numbers, which is the most allowed")
         if isinstance(each.value, list):
             if len({len(item) if isinstance(item, list) else None for item in each.value}) > 1:
                 raise each.error("found lists of different lengths; a list has lists of one length, or numbers")
             numbers += each.items()
         elif not isinstance(each.value, bool):
-            each.number(-_MOST_NUMBER, _MOST_NUMBER)
+            each.number(-_MAX_NUMBER, _MAX_NUMBER)
     return value.value
 
 
@@ -189,20 +189,20 @@ def _file(node: Node, project: Path) -> str:
     return path
 
 
-def _shape(node: Node, name: str, varying: Varying) -> tuple[int, ...]:
+def _shape(node: Node, name: str, varying: RangeCollector) -> tuple[int, ...]:
     extents = [
         _range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=0) for each in node.items()
     ]
     shape = varying.shape(name, extents)
     symbols = varying.named.get(name, (None,) * len(shape))
-    largest = [varying.ranges[symbol].most if symbol else each for symbol, each in zip(symbols, shape, strict=True)]
-    if prod(largest) > _MOST_ELEMENTS:
-        raise node.error(f"found {str(list(shape))[:80]}; an input has at most {_MOST_ELEMENTS} elements")
+    largest = [varying.ranges[symbol].max if symbol else each for symbol, each in zip(symbols, shape, strict=True)]
+    if prod(largest) > _MAX_ELEMENTS:
+        raise node.error(f"found {str(list(shape))[:80]}; an input has at most {_MAX_ELEMENTS} elements")
     return shape
 
 
-def _range_of(node: Node, varying: Varying) -> dict[str, str]:
-    """Returns the name of an extent that varies, with its range."""
+def _range_of(node: Node, varying: RangeCollector) -> dict[str, str]:
+    """Return the name of an extent that varies, with its range."""
     entry = node.mapping()
     if len(entry) != 1:
         raise node.error(f"found {shown(node.value)}; an extent that varies has one name and a range: {{batch: 1..16}}")
@@ -214,15 +214,15 @@ def _range_of(node: Node, varying: Varying) -> dict[str, str]:
     return {symbol: each.text()}
 
 
-def _extent(node: Node, symbol: str, varying: Varying) -> int:
-    """Returns a size, or the usual one of a range."""
+def _extent(node: Node, symbol: str, varying: RangeCollector) -> int:
+    """Return a size, or the usual one of a range."""
     is_range = isinstance(node.value, str) and ".." in node.value
     if is_range and not symbol.isidentifier():
         raise node.error(f"found a range of {symbol!r}; {_RANGE_NAME}. Give the shapes in `inputs` instead")
-    return _size(node, symbol, varying) if is_range else node.whole(least=0, most=_MOST_ELEMENTS)
+    return _size(node, symbol, varying) if is_range else node.whole(least=0, most=_MAX_ELEMENTS)
 
 
-def _size(node: Node, symbol: str, varying: Varying) -> int:
+def _size(node: Node, symbol: str, varying: RangeCollector) -> int:
     try:
         return varying.size(symbol, node.value)
     except ValueError as error:
@@ -248,7 +248,7 @@ def _target(name: str, node: Node) -> TargetSpec:
 
 
 def _nodes(node: Node) -> dict[str, str | int]:
-    """Returns what a cluster's scheduler needs to choose a node."""
+    """Return what a cluster's scheduler needs to choose a node."""
     entry = node.mapping()
     if not entry:
         raise node.error("is empty; give what the scheduler needs, such as `nodes: {partition: amd}`")
@@ -296,7 +296,7 @@ def _refine(node: Node, refine: int, target: TargetSpec) -> int:
 
 
 def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
-    """Checks the settings that all tuners share; `anole.search.presets` checks the rest."""
+    """Check the settings that all tuners share; `anole.search.presets` checks the rest."""
     for name in _COUNTS:
         if name in settings:
             settings[name].whole(least=0)
@@ -339,7 +339,7 @@ def _laid_over(below: object, above: object) -> object:
 
 
 def _number(text: str) -> object:
-    """Converts text to the number it represents, since Snakemake passes the values inside a mapping as text."""
+    """Convert text to the number it represents, since Snakemake passes the values inside a mapping as text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

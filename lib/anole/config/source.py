@@ -42,7 +42,7 @@ def check_source(node: Node, project: Path) -> None:
 
 @lru_cache(maxsize=1)
 def torchvision_models() -> tuple[str, ...]:
-    """Returns the names that `torchvision.models.get_model` accepts, read from torchvision's source code."""
+    """Return the names that `torchvision.models.get_model` accepts, read from torchvision's source code."""
     package = importlib.util.find_spec("torchvision")
     if package is None or not package.submodule_search_locations:
         return ()
@@ -55,7 +55,7 @@ def torchvision_models() -> tuple[str, ...]:
 
 
 def find_module(name: str, project: Path) -> Path | None:
-    """Finds a module's file without importing its parents; the project folder is searched first.
+    """Find a module's file without importing its parents; the project folder is searched first.
 
     The file of a package is its ``__init__.py``, or its folder if it has none.
     """
@@ -71,7 +71,7 @@ def find_module(name: str, project: Path) -> Path | None:
 
 
 def module_names(file: Path) -> frozenset[str] | None:
-    """Returns the names that a Python file defines at its top level, or None if its text does not tell.
+    """Return the names that a Python file defines at its top level, or None if its text does not tell.
 
     Raises:
         SyntaxError: the file is not Python.
@@ -80,7 +80,7 @@ def module_names(file: Path) -> frozenset[str] | None:
 
 
 def model_files(source: str, project: Path) -> list[Path]:
-    """Returns the files that define a model, relative to the project; when one changes, the model may change.
+    """Return the files that define a model, relative to the project; when one changes, the model may change.
 
     For ONNX these are the file itself and the files beside it that hold its weights; for a torch factory, its module
     and all modules that it imports, directly or not, from the project or from a source folder on ``PYTHONPATH``, whose
@@ -141,18 +141,18 @@ def _import_closure(module: str, project: Path) -> set[Path]:
 
 
 def _is_source(file: Path, place: Path) -> bool:
-    """Returns whether a file lies in a folder, and not in an environment within it."""
+    """Whether a file lies in a folder, and not in an environment within it."""
     return file.is_relative_to(place) and _INSTALLED.isdisjoint(file.relative_to(place).parts)
 
 
 def _source_folders() -> list[Path]:
-    """Returns the folders on ``PYTHONPATH`` that hold sources that may change, and not installed packages or Anole."""
+    """Return the folders on ``PYTHONPATH`` that hold sources that may change, and not installed packages or Anole."""
     folders = map(Path, callers_packages())
     return [folder for folder in folders if folder != LIBRARY and next(folder.glob("*.dist-info"), None) is None]
 
 
 def _tree(file: Path) -> ast.Module:
-    """Returns the syntax tree of a Python file; raises SyntaxError if the file is not Python, or cannot be read."""
+    """Return the syntax tree of a Python file; raise SyntaxError if the file is not Python, or cannot be read."""
     try:
         state = file.stat()
         return _parsed(file, state.st_mtime_ns, state.st_size)
@@ -168,7 +168,7 @@ def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
 
 @lru_cache(maxsize=256)
 def _names(tree: ast.Module) -> frozenset[str] | None:
-    """Returns the names that a module defines, or None if its text does not tell."""
+    """Return the names that a module defines, or None if its text does not tell."""
     try:
         names = set(_bound(tree.body))
     except RecursionError as error:
@@ -194,7 +194,7 @@ def _installed(name: str) -> Path | None:
 
 @lru_cache(maxsize=256)
 def _imported(tree: ast.Module, package: str) -> tuple[str, ...]:
-    """Returns the names of all modules that a module of a package may import."""
+    """Return the names of all modules that a module of a package may import."""
     return tuple(_imports(tree, package))
 
 

@@ -32,7 +32,7 @@ _DIGITS = 2**63
 
 
 def read_yaml(path: Path) -> object:
-    """Returns the content of a YAML file: mappings, lists, texts, numbers, booleans and None.
+    """Return the content of a YAML file: mappings, lists, texts, numbers, booleans and None.
 
     Dates stay text. Whole numbers have at most 64 bits.
 
@@ -67,7 +67,7 @@ def _read(path: Path) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a file; opening a FIFO would otherwise wait for its writer."""
+    """Open a file; opening a FIFO would otherwise wait for its writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -90,7 +90,7 @@ def _parse(text: str, path: Path) -> object:
 
 
 def _place(before: str) -> str:
-    """Returns the place that a text ends at."""
+    """Return the place that a text ends at."""
     return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from anole.codec import LATER
 from anole.config.entries import ModelSpec
 from anole.documents.document import read_document, text_of
 from anole.documents.receipt import TriedConfig
@@ -16,7 +17,6 @@ from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
 from anole.ir.ranges import SizeRange
 from anole.keys import Key, Time
-from anole.codec import LATER
 from anole.record import Config
 from anole.targets import kind_of
 
@@ -131,7 +131,7 @@ class Build:
     sizes: Annotated[Mapping[str, int] | None, LATER] = field(default=None, hash=False)
 
     def at(self, sizes: Mapping[str, int]) -> Build:
-        """Returns the description of a build for ranges at some sizes."""
+        """Return the description of a build for ranges at some sizes."""
         inputs = tuple(
             replace(info, shape=tuple(map(partial(_extent, sizes), info.varying, info.shape))) if info.varying else info
             for info in self.inputs
@@ -159,17 +159,17 @@ def _extent(sizes: Mapping[str, int], symbol: str | None, extent: int) -> int:
 
 
 def read_build(folder: Path) -> Build:
-    """Reads the description of the build in a folder; raises DocumentError if it is missing or broken."""
+    """Read the description of the build in a folder; raise DocumentError if it is missing or broken."""
     return read_document(folder / FILE, Build, "compile")
 
 
 def write_build(folder: Path, build: Build) -> None:
-    """Writes the description of a build into its folder, which is new."""
+    """Write the description of a build into its folder, which is new."""
     (folder / FILE).write_text(text_of(build), encoding="utf-8")
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 of each file in a folder, by its path there."""
+    """Return the SHA-256 of each file in a folder, by its path there."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
 

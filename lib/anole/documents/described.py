@@ -27,10 +27,10 @@ class DescribedTarget:
 
 
 def read_described(path: Path) -> DescribedTarget:
-    """Reads the description of a target; raises DocumentError if the file is missing or broken."""
+    """Read the description of a target; raise DocumentError if the file is missing or broken."""
     return read_document(path, DescribedTarget, "describe")
 
 
 def write_described(path: Path, described: DescribedTarget) -> None:
-    """Writes the description of a target."""
+    """Write the description of a target."""
     write_document(path, described)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
+from anole.codec import DecodeError, decode, encode, unset
 from anole.errors import DocumentError, shown
 from anole.files import document_text, read_regular, write_atomically
 from anole.keys import canonical_json
-from anole.codec import Misfit, from_plain, to_plain, unset
 from anole.strict_json import parse_json
 
 T = TypeVar("T")
@@ -23,12 +23,12 @@ _CHECKSUM = "crc"
 
 
 def read_document(path: Path, cls: type[T], stage: str) -> T:
-    """Reads a document of a dataclass that a stage writes; one that is missing, broken or newer is a DocumentError."""
+    """Read a document of a dataclass that a stage writes; one that is missing, broken or newer is a DocumentError."""
     return document_of(read_plain(path, stage), cls, path, stage)
 
 
 def read_plain(path: Path, stage: str) -> dict[str, Any]:
-    """Reads a JSON object of such a file, and compares its checksum, which documents of older versions lack."""
+    """Read a JSON object of such a file, and compare its checksum, which documents of older versions lack."""
     try:
         plain = parse_json(read_regular(path))
     except FileNotFoundError as error:
@@ -49,49 +49,49 @@ def read_plain(path: Path, stage: str) -> dict[str, Any]:
 
 
 def document_of(plain: object, cls: type[T], path: Path, stage: str) -> T:
-    """Returns the dataclass that a plain value of a file holds; raises DocumentError if the value does not fit."""
+    """Return the dataclass that a plain value of a file holds; raises DocumentError if the value does not fit."""
     try:
-        return from_plain(cls, plain)
-    except Misfit as error:
+        return decode(cls, plain)
+    except DecodeError as error:
         raise DocumentError(path, str(error), stage) from error
 
 
 def write_document(path: Path, document: Any) -> None:
-    """Writes a document, and only when its content differs, see `anole.files.write_atomically`."""
+    """Write a document, and only when its content differs, see `anole.files.write_atomically`."""
     write_atomically(path, text_of(document))
 
 
 def text_of(document: Any) -> str:
-    """Returns the text of a document's file."""
+    """Return the text of a document's file."""
     return checked_text(with_schema(document))
 
 
 def checked_text(plain: Mapping[str, Any]) -> str:
-    """Returns the text of a JSON file that holds an object and its checksum."""
+    """Return the text of a JSON file that holds an object and its checksum."""
     return document_text({**plain, _CHECKSUM: _checksum(plain)})
 
 
 def with_schema(document: Any) -> dict[str, Any]:
-    """Returns what a document's file holds, in plain JSON values."""
-    return {"schema": SCHEMA, **to_plain(document)}
+    """Return what a document's file holds, in plain JSON values."""
+    return {"schema": SCHEMA, **encode(document)}
 
 
 def argument_of(document: Any) -> dict[str, Any]:
-    """Returns a document as an argument of a command, in plain JSON values.
+    """Return a document as an argument of a command, in plain JSON values.
 
     Later fields are left out until they say something, so that the argument is that of an older version: Snakemake runs
     jobs again whose arguments change.
     """
     silent = unset(document)
-    return {name: value for name, value in to_plain(document).items() if name not in silent}
+    return {name: value for name, value in encode(document).items() if name not in silent}
 
 
 def _checksum(plain: Mapping[str, Any]) -> str:
-    """Returns the CRC-32 of an object's canonical JSON, in hexadecimal."""
+    """Return the CRC-32 of an object's canonical JSON, in hexadecimal."""
     return f"{crc32(canonical_json(plain).encode()):08x}"
 
 
 def differing(one: Any, other: Any) -> list[str]:
-    """Returns the names of the fields in which two documents of one class differ."""
+    """Return the names of the fields in which two documents of one class differ."""
     names = [field.name for field in dataclasses.fields(one)]
-    return [name for name in names if to_plain(getattr(one, name)) != to_plain(getattr(other, name))]
+    return [name for name in names if encode(getattr(one, name)) != encode(getattr(other, name))]

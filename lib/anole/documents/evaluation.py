@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from anole.codec import LATER
 from anole.documents.document import read_document, write_document
 from anole.keys import Time
-from anole.codec import LATER
 from anole.text_format import duration
 
 
@@ -120,7 +120,7 @@ class Evaluation:
         redrawn_error: the `variation_error` of the same network with weights drawn so that its outputs depend on its
             input; None where they did anyway, or where no such network could be made.
         exact_error: the larger one of `relative_error` and `variation_error` against the same network in double
-            precision, or against a quantised file's own steps one by one; None where no reference was far away, or
+            precision, or against a quantized file's own steps one by one; None where no reference was far away, or
             where it could not be computed.
         reference_exact_error: the same error of the most exact reference in single precision.
         reference_sensitivity: the same error of a reference beside itself, with its inputs changed by a few units in
@@ -177,10 +177,10 @@ class Evaluation:
 
 
 def read_evaluation(path: Path) -> Evaluation:
-    """Reads an evaluation; raises DocumentError if it is missing or broken."""
+    """Read an evaluation; raise DocumentError if it is missing or broken."""
     return read_document(path, Evaluation, "evaluate")
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> None:
-    """Writes an evaluation."""
+    """Write an evaluation."""
     write_document(path, evaluation)

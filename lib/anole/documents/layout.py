@@ -21,27 +21,27 @@ DIGESTS = Path("work/digests.json")
 
 
 def manifest_path(model: str, target: str) -> Path:
-    """Returns where extracting a model for a target leaves its list of tasks."""
+    """Return where extracting a model for a target leaves its list of tasks."""
     return MODELS / model / f"{target}.json"
 
 
-def quantised_path(model: str) -> Path:
-    """Returns where a model is as a quantised file, for targets whose precision is int8."""
-    return Path("work/quantised", f"{model}.onnx")
+def quantized_path(model: str) -> Path:
+    """Return where a model is as a quantized file, for targets whose precision is int8."""
+    return Path("work/quantized", f"{model}.onnx")
 
 
 def described_path(target: str) -> Path:
-    """Returns where the description of a target is kept."""
+    """Return where the description of a target is kept."""
     return Path("work/targets", f"{target}.json")
 
 
 def argument_path(key: str) -> Path:
-    """Returns where an argument of a command is that is too long for a command line; the key is of its content."""
+    """Return where an argument of a command is that is too long for a command line; the key is of its content."""
     return Path("work/arguments", f"{key}.json")
 
 
 def task_path(task_key: str) -> Path:
-    """Returns where a task is, whichever models contain it."""
+    """Return where a task is, whichever models contain it."""
     return TASKS / f"{task_key}.json"
 
 
@@ -54,45 +54,45 @@ _WRITERS = {
 
 
 def receipt_path(task_key: str, run_key: str, trials: int) -> Path:
-    """Returns where a run's receipt for a budget is; the path changes with everything that it depends on."""
+    """Return where a run's receipt for a budget is; the path changes with everything that it depends on."""
     return Path("work/tuned", task_key, run_key, f"{trials}.json")
 
 
 def shared_receipts_path(model: str, target: str, key: str, trials: int) -> Path:
-    """Returns where the receipts of a model's tasks are that shared a budget; the path changes as theirs do."""
+    """Return where the receipts of a model's tasks are that shared a budget; the path changes as theirs do."""
     return Path("work/tuned_together", model, target, key, f"{trials}.json")
 
 
 def refined_path(build: str) -> Path:
-    """Returns where the receipts of a build are after its candidates were tried within its network."""
+    """Return where the receipts of a build are after its candidates were tried within its network."""
     return Path("work/refined", f"{build}.json")
 
 
 def writer_of_receipts(path: Path) -> str:
-    """Returns the stage that writes the receipts of a file; ``tune`` if they are not where a project has them."""
+    """Return the stage that writes the receipts of a file; ``tune`` if they are not where a project has them."""
     return next((stage for pattern, stage in _WRITERS.items() if path.match(pattern)), "tune")
 
 
 def build_path(build: str) -> Path:
-    """Returns the folder of a compiled build."""
+    """Return the folder of a compiled build."""
     return BUILDS / build
 
 
 def accelerator_path(name: str) -> Path:
-    """Returns the folder of an accelerator's front."""
+    """Return the folder of an accelerator's front."""
     return ACCELERATORS / name
 
 
 def evaluation_path(build: str) -> Path:
-    """Returns where the evaluation of a build is."""
+    """Return where the evaluation of a build is."""
     return Path("work/evaluations", f"{build}.json")
 
 
 def project_of_manifest(path: Path) -> Path:
-    """Returns the folder of the project that a manifest belongs to."""
+    """Return the folder of the project that a manifest belongs to."""
     return path.parent.parent.parent.parent
 
 
 def project_of_build(folder: Path) -> Path:
-    """Returns the folder of the project that a build's folder belongs to."""
+    """Return the folder of the project that a build's folder belongs to."""
     return folder.parent.parent

@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from anole.codec import DecodeError, Range, decode, encode
 from anole.documents import layout
 from anole.documents.receipt import Receipt
 from anole.errors import SpecError, shown
 from anole.files import read_regular, write_atomically
 from anole.keys import Key, content_key
-from anole.codec import Misfit, Range, from_plain, to_plain
 from anole.record import Config
 from anole.strict_json import parse_json
 
@@ -48,7 +48,7 @@ class LockedBuild:
     @cached_property
     def key(self) -> str:
         """The content key of the entry; another one compiles the build again."""
-        return content_key(to_plain(self))
+        return content_key(encode(self))
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Lockfile:
     builds: Mapping[str, LockedBuild] = field(default_factory=dict, hash=False)
 
     def refuse_other_target(self, build: str, description: Mapping[str, Any]) -> None:
-        """Raises SpecError if a build is locked for another target than the given one."""
+        """Raise SpecError if a build is locked for another target than the given one."""
         entry = self.builds.get(build)
         if entry is None:
             return
@@ -83,7 +83,7 @@ class LockedReceipt(Receipt):
 
 
 def read_lockfile(path: Path) -> Lockfile:
-    """Reads a lock file; without one, no build is locked.
+    """Read a lock file; without one, no build is locked.
 
     Raises:
         SpecError: the file cannot be read, or has a mistake.
@@ -91,7 +91,7 @@ def read_lockfile(path: Path) -> Lockfile:
     file = str(path)
     try:
         plain = parse_json(text := read_regular(path))
-        json.loads(text, object_pairs_hook=_refuse_twins)
+        json.loads(text, object_pairs_hook=_check_twins)
     except FileNotFoundError:
         return Lockfile(path)
     except OSError as error:
@@ -100,13 +100,13 @@ def read_lockfile(path: Path) -> Lockfile:
         remedy = "mend it, or delete it and run `anole lock` again"
         raise SpecError("", f"is not JSON: {error}; {remedy}", file) from error
     try:
-        return Lockfile(path, from_plain(_Content, plain, strict=True).builds)
-    except Misfit as error:
+        return Lockfile(path, decode(_Content, plain, strict=True).builds)
+    except DecodeError as error:
         raise SpecError(error.place, error.problem, file) from None
 
 
 def write_lockfile(lockfile: Lockfile) -> None:
-    """Writes a lock file, and only if its content differs; one without builds is deleted."""
+    """Write a lock file, and only if its content differs; one without builds is deleted."""
     if lockfile.builds:
         write_atomically(lockfile.path, text_of(lockfile))
     else:
@@ -114,12 +114,12 @@ def write_lockfile(lockfile: Lockfile) -> None:
 
 
 def text_of(lockfile: Lockfile) -> str:
-    """Returns the text of a lock file: sorted, so that git merges entries that were added apart."""
-    return _text(to_plain(_Content(1, lockfile.builds)), 1) + "\n"
+    """Return the text of a lock file: sorted, so that git merges entries that were added apart."""
+    return _text(encode(_Content(1, lockfile.builds)), 1) + "\n"
 
 
 def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Receipt]:
-    """Returns the locked configs of a build with a budget, as receipts by the task's key."""
+    """Return the locked configs of a build with a budget, as receipts by the task's key."""
     return {
         key: LockedReceipt(
             key, task.run_key or "", trials, task.config, task.latency_s,
@@ -130,7 +130,7 @@ def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Re
 
 
 def lockfile_of(project: Path) -> Path:
-    """Returns where a project's lock file is."""
+    """Return where a project's lock file is."""
     return project / layout.LOCKFILE
 
 
@@ -152,8 +152,8 @@ def _text(value: Any, level: int) -> str:
     return "{\n" + ",\n".join(lines) + "\n" + space[1:] + "}"
 
 
-def _refuse_twins(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Raises ValueError for an object that has a name twice, as merging by git may leave it."""
+def _check_twins(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Raise ValueError for an object that has a name twice, as merging by git may leave it."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:

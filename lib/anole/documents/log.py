@@ -18,34 +18,34 @@ class LogFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Returns the line of a record."""
+        """Return the line of a record."""
         return f"{record.asctime} {_WARNING if record.levelno >= logging.WARNING else ''}{record.message}"
 
 
 def messages(logs: Iterable[Path]) -> list[str]:
-    """Returns what Anole says in logs, in order; each message with the lines that follow it, such as a traceback."""
+    """Return what Anole says in logs, in order; each message with the lines that follow it, such as a traceback."""
     texts = (path.read_text(errors="replace") for path in logs if path.is_file())
     return [message.rstrip() for text in texts for message in _TIME.split(text)[1:]]
 
 
 def is_warning(message: str) -> bool:
-    """Returns whether a message of a log is a warning."""
+    """Whether a message of a log is a warning."""
     return message.startswith(_WARNING)
 
 
 def explanations(logs: Iterable[Path]) -> list[str]:
-    """Returns why a stage failed, as Anole says it in lines of logs."""
+    """Return why a stage failed, as Anole says it in lines of logs."""
     return [line.removeprefix(_EXPLANATION) for line in _lines(logs) if line.startswith(_EXPLANATION)]
 
 
 def last_words(logs: Sequence[Path]) -> str:
-    """Returns why a stage failed, or else the last line of its logs, and where they are."""
+    """Return why a stage failed, or else the last line of its logs, and where they are."""
     said = explanations(logs) or _lines(logs) or ["there is no message"]
     return f"{said[-1]} (see {', '.join(map(str, logs))})"
 
 
 def said_last(logs: Iterable[Path]) -> str | None:
-    """Returns the first line of the last message that is no warning; of a stage that has ended, that is its result."""
+    """Return the first line of the last message that is no warning; of a stage that has ended, that is its result."""
     told = [message for message in messages(logs) if not is_warning(message)]
     return told[-1].partition("\n")[0] if told else None
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from anole.codec import FLAT, LATER
 from anole.config.entries import ModelSpec
 from anole.documents import layout
 from anole.documents.document import checked_text, differing, read_document, read_plain, write_document
 from anole.errors import DocumentError
 from anole.files import write_atomically
 from anole.keys import Key
-from anole.codec import FLAT, LATER
 from anole.task import Task
 
 
@@ -99,7 +99,7 @@ class Order:
 
 
 def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
-    """Reads a manifest, which must be extracted from some origin if one is given; a stale one is a DocumentError."""
+    """Read a manifest, which must be extracted from some origin if one is given; a stale one is a DocumentError."""
     manifest = read_document(path, Manifest, "extract")
     changed = [] if origin is None else differing(manifest.origin, origin)
     if changed == ["files"]:
@@ -110,7 +110,7 @@ def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Writes a manifest."""
+    """Write a manifest."""
     write_document(path, manifest)
 
 
@@ -120,12 +120,12 @@ def network_path(manifest_path: Path) -> Path:
 
 
 def read_listed_task(manifest_path: Path, key: str) -> Task:
-    """Reads a task that a manifest lists, from the project that the manifest belongs to."""
+    """Read a task that a manifest lists, from the project that the manifest belongs to."""
     return read_task(layout.project_of_manifest(manifest_path) / layout.task_path(key))
 
 
 def read_task(path: Path) -> Task:
-    """Reads a task; raises DocumentError if the file is missing or broken, or holds another task than its name says."""
+    """Read a task; raise DocumentError if the file is missing or broken, or holds another task than its name says."""
     plain = read_plain(path, "extract")
     try:
         task = Task.from_json(plain)
@@ -137,5 +137,5 @@ def read_task(path: Path) -> Task:
 
 
 def write_task(path: Path, task: Task) -> None:
-    """Writes a task, unless the file holds it already."""
+    """Write a task, unless the file holds it already."""
     write_atomically(path, checked_text(task.to_json()))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from anole.codec import LATER
 from anole.documents import layout
 from anole.documents.document import document_of, read_document, read_plain, write_document
 from anole.errors import DocumentError
 from anole.keys import Key, Time
-from anole.codec import LATER
 from anole.record import Config
 from anole.text_format import counted, significant
 
@@ -122,18 +122,18 @@ Receipts = Mapping[str, Receipt]
 
 
 def read_receipts(paths: Iterable[Path]) -> dict[str, Receipt]:
-    """Returns receipts by the task's key; a file holds one, or those of tasks that were tuned or refined together."""
+    """Return receipts by the task's key; a file holds one, or those of tasks that were tuned or refined together."""
     receipts = [receipt for path in paths for receipt in _read(path)]
     return {receipt.task_key: receipt for receipt in receipts}
 
 
 def read_refined(path: Path) -> Refined:
-    """Reads what refining a build found; raises DocumentError if the file is missing or broken."""
+    """Read what refining a build found; raises DocumentError if the file is missing or broken."""
     return read_document(path, Refined, "refine")
 
 
 def write_receipt(path: Path, receipt: TuningReceipt | SharedReceipts | Refined) -> None:
-    """Writes the receipt of a task, or the receipts of several."""
+    """Write the receipt of a task, or the receipts of several."""
     write_document(path, receipt)
 
 

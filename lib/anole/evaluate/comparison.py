@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.tensor_info import TensorInfo
 
-LEAST_VARIATION = 1e-2
+MIN_VARIATION = 1e-2
 """The least variation of an output that shows anything: below it, an error may hide in what is always the same."""
 
 _ROUNDING = 0.2
@@ -21,7 +21,7 @@ _ROUNDING = 0.2
 _BROKEN = 1e100
 """The error of outputs of other shapes, or whose infinities and NaNs are at other places than the reference's."""
 
-_LEAST_NORM = 1e-30
+_MIN_NORM = 1e-30
 """What takes the place of a norm of 0."""
 
 _PATCHES = 8
@@ -56,19 +56,19 @@ class Comparison:
 
 
 def draw_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
-    """Returns random inputs of a build, by default those on which it is timed; each has the next seed."""
+    """Return random inputs of a build, by default those on which it is timed; each has the next seed."""
     return [_draw(info, seed, info.shape) for seed, info in enumerate(build.inputs, first_seed)]
 
 
 def draw_samples(build: Build) -> list[list[NDArray[Any]]]:
-    """Returns the inputs on which a build is checked: those on which it is timed, other noise, and patches."""
+    """Return the inputs on which a build is checked: those on which it is timed, other noise, and patches."""
     noise = [_draw(info, seed, info.shape) for seed, info in enumerate(build.inputs, 1000)]
     patches = [_in_patches(info, seed) for seed, info in enumerate(build.inputs, 2000)]
     return [draw_inputs(build), noise, patches]
 
 
 def _draw(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
-    """Returns random values for an input: standard normal for floats, zeros and ones for integers."""
+    """Return random values for an input: standard normal for floats, zeros and ones for integers."""
     rng = np.random.default_rng(seed)
     if info.dtype.startswith("float"):
         return np.asarray(rng.standard_normal(shape), info.dtype)
@@ -76,7 +76,7 @@ def _draw(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
 
 
 def _in_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
-    """Returns random values that are equal within patches, as neighbours in pictures and sounds nearly are."""
+    """Return random values that are equal within patches, as neighbours in pictures and sounds nearly are."""
     found = _draw(info, seed, [min(size, _PATCHES) for size in info.shape])
     for axis, size in enumerate(info.shape):
         found = np.take(found, np.arange(size) * min(size, _PATCHES) // max(size, 1), axis)
@@ -87,12 +87,12 @@ def compare_outputs(found: Sequence[Sequence[NDArray[Any]]], expected: Sequence[
     """Compare a build's outputs for each input with a reference's; infinities and NaN as in `relative_error`."""
     errors = [relative_error(mine, theirs) for mine, theirs in zip(found, expected, strict=True)]
     outputs = [np.stack([_finite(each) for each in output]) for output in zip(*expected, strict=True)]
-    variation = tuple(_norm(output - output.mean(0)) / max(_norm(output), _LEAST_NORM) for output in outputs)
+    variation = tuple(_norm(output - output.mean(0)) / max(_norm(output), _MIN_NORM) for output in outputs)
     if max(errors) >= _BROKEN:
         return Comparison(max(errors), variation, _BROKEN)
     mine = [np.stack(list(map(_finite, output))) for output in zip(*found, strict=True)]
     distances = [
-        _norm(one - other) / max(_norm(other) * max(share, _ROUNDING), _LEAST_NORM)
+        _norm(one - other) / max(_norm(other) * max(share, _ROUNDING), _MIN_NORM)
         for one, other, share in zip(mine, outputs, variation, strict=True)
     ]
     return Comparison(max(errors), variation, max(distances, default=0.0))
@@ -109,7 +109,7 @@ def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any
     for mine, theirs in zip(found, expected, strict=True):
         same = np.array_equal(_special(mine), _special(theirs), equal_nan=True)
         wide = _finite(theirs)
-        distances.append(_norm(_finite(mine) - wide) / max(_norm(wide), _LEAST_NORM) if same else _BROKEN)
+        distances.append(_norm(_finite(mine) - wide) / max(_norm(wide), _MIN_NORM) if same else _BROKEN)
     return max(distances, default=0.0)
 
 

@@ -1,7 +1,7 @@
 """Judges whether a build computes its network: beside its references, in double precision, and on average.
 
 References come first. A reference that is itself farther from the truth is overruled by the network in double
-precision, or by the steps of a quantised file one by one. A reference that multiplies rounding is compared on average,
+precision, or by the steps of a quantized file one by one. A reference that multiplies rounding is compared on average,
 see `anole.evaluate.perturbation`.
 """
 
@@ -17,55 +17,59 @@ from pathlib import Path
 from anole.documents.build import Build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
-from anole.evaluate.comparison import LEAST_VARIATION, compare_outputs, draw_samples
+from anole.evaluate.comparison import MIN_VARIATION, compare_outputs, draw_samples
 from anole.evaluate.engines import Arrays
 from anole.evaluate.low_precision import narrow_engine
-from anole.evaluate.perturbation import LARGEST_CHANCE, MOST_SENSITIVE, MeansCompared, chance, compare_means
 from anole.evaluate.network_runner import NetworkRunner
+from anole.evaluate.perturbation import LARGEST_CHANCE, MAX_ERROR_RATIO, MeansCompared, chance, compare_means
 from anole.evaluate.quantized_reference import defined_engine
 from anole.targets import kind_of
 from anole.targets.kind import Rounding
 
 _log = logging.getLogger(__name__)
 
-CompileRedrawn = Callable[[Build, Path], object]
+CompileWithRandomWeights = Callable[[Build, Path], object]
 """Compiles a build once more with other weights into a folder, see `anole.compile.recorded`."""
 
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
 reference's outputs depend on the input. The same is allowed beside the network in double precision."""
 
-_MAX_NARROW_ERROR = 1e-2
+_LOW_PRECISION_LIMIT = 1e-2
 """The same for builds that multiply bfloat16, whose last bit is 1/256 of a number, or store weights in few bits. Means
 of builds that multiply bytes may differ by as much: in deep networks, single outputs differ by so much that nothing
 smaller is found in minutes."""
 
-_MOST_NARROW = 0.3
+_MAX_LOW_PRECISION_ERROR = 0.3
 """The error beyond which nothing allows it to such a build, or to one that multiplies bytes: with a layer left out, it
 would hardly be larger."""
 
-_AS_INEXACT = 3.0
+_REFERENCE_ERROR_FACTOR = 3.0
 """How much farther than the most exact reference a build may be from the network in double precision: the order of a
 sum changes its rounding, and some networks make much of that."""
 
 _MAX_STEPS_ERROR = 0.1
 """The largest error of a build that multiplies bytes, vs. its file's own steps, whatever its references do."""
 
-_MOST_INEXACT = 3e-3
+_MAX_REFERENCE_ERROR = 3e-3
 """The error of a reference of float32 beyond which it allows nothing: noise in weights would not be found any more."""
 
 
 def with_evidence(
-    runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, compile_redrawn: CompileRedrawn | None
+    runner: NetworkRunner,
+    folder: Path,
+    build: Build,
+    evaluation: Evaluation,
+    compile_with_random_weights: CompileWithRandomWeights | None,
 ) -> Evaluation:
-    """Returns the evaluation with what else is to be known of a build that its references do not show to be right.
+    """Return the evaluation with further evidence about a build that its references do not show to be right.
 
-    A warning says what could not be found out. `compile_redrawn` is called for torch models whose outputs do not depend
-    on their input, unless it is None.
+    Log a warning for each check that could not run. `compile_with_random_weights` is called for torch models whose
+    outputs do not depend on their input, unless it is None.
     """
-    if _is_constant(evaluation) and compile_redrawn is not None and build.model_spec.scheme == "torch":
+    if _is_constant(evaluation) and compile_with_random_weights is not None and build.model_spec.scheme == "torch":
         with _warned(build, "could not be compared with other weights: "):
-            evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_redrawn))
+            evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_with_random_weights))
     far = _far_references(build, evaluation)
     if _agreeing(build, evaluation) is not None:
         return evaluation
@@ -85,7 +89,7 @@ def with_evidence(
 
 
 def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
-    """Raises a `BuildError` if outputs are too far from a reference's, and nothing else shows that they are right."""
+    """Raise a `BuildError` if outputs are too far from a reference's, and nothing else shows that they are right."""
     allowed = _max_error(build)
     for latency in _far_references(build, evaluation):
         errors = _errors(latency)
@@ -113,18 +117,18 @@ def rounding_of(build: Build) -> Rounding | None:
 
 
 def _max_error(build: Build) -> float:
-    """Returns the largest error of a build beside a reference that needs no other evidence."""
-    return _MAX_NARROW_ERROR if rounding_of(build) else MAX_RELATIVE_ERROR
+    """Return the largest error of a build beside a reference that needs no other evidence."""
+    return _LOW_PRECISION_LIMIT if rounding_of(build) else MAX_RELATIVE_ERROR
 
 
 def _multiplies_bytes(build: Build) -> bool:
-    """Returns whether the network quantises what it computes; then each value is decided, as rounding has it."""
+    """Whether the network quantizes what it computes; then each value is decided, as rounding has it."""
     return any(kernel.dtype == "uint8" for kernel in build.kernels or ())
 
 
 def _largest_chance(build: Build) -> float:
-    """Returns the largest difference of means that may be called chance."""
-    return _MAX_NARROW_ERROR if _multiplies_bytes(build) else LARGEST_CHANCE
+    """Return the largest difference of means that may be called chance."""
+    return _LOW_PRECISION_LIMIT if _multiplies_bytes(build) else LARGEST_CHANCE
 
 
 def remedy(build: Build) -> str:
@@ -135,7 +139,7 @@ def remedy(build: Build) -> str:
 
 @contextmanager
 def _warned(build: Build, problem: str = "") -> Iterator[None]:
-    """Lets an error be a warning."""
+    """Let an error be a warning."""
     try:
         yield
     except AnoleError as error:
@@ -144,11 +148,11 @@ def _warned(build: Build, problem: str = "") -> Iterator[None]:
 
 def _is_constant(evaluation: Evaluation) -> bool:
     """Whether an output of the network does not depend on the input."""
-    return any((latency.output_variation or 0.0) < LEAST_VARIATION for latency in evaluation.latencies)
+    return any((latency.output_variation or 0.0) < MIN_VARIATION for latency in evaluation.latencies)
 
 
 def _errors(latency: Latency) -> dict[str, float]:
-    """Returns the errors beside a reference that decide whether a build is right, by their name."""
+    """Return the errors beside a reference that decide whether a build is right, by their name."""
     return {
         "relative error": latency.relative_error,
         "error relative to how much they depend on the input": latency.variation_error or 0.0,
@@ -156,7 +160,7 @@ def _errors(latency: Latency) -> dict[str, float]:
 
 
 def _far_references(build: Build, evaluation: Evaluation) -> list[Latency]:
-    """Returns the references from which the outputs are too far."""
+    """Return the references from which the outputs are too far."""
     return [each for each in evaluation.latencies if not max(_errors(each).values()) <= _max_error(build)]
 
 
@@ -166,8 +170,8 @@ def _agreeing(build: Build, evaluation: Evaluation) -> Latency | None:
     return best if best is not None and max(_errors(best).values()) <= _max_error(build) else None
 
 
-def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: CompileRedrawn) -> float:
-    """Returns the error of the same network with other weights, beside torch on the processor."""
+def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weights: CompileWithRandomWeights) -> float:
+    """Return the error of the same network with other weights, beside torch on the processor."""
     import torch
 
     from anole.evaluate.by_name import ByName
@@ -177,12 +181,12 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: Compile
     samples = draw_samples(build)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "redrawn")
-        compile_redrawn(build, folder)
+        compile_with_random_weights(build, folder)
         network = ByName(build.model_spec, make_network(build.model_spec, redrawn=True))
         reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
         found = runner.engine(folder, samples[0]).compute_each(samples)
     comparison = compare_outputs(found, reference.compute_each(samples))
-    shown = comparison.output_variation >= LEAST_VARIATION
+    shown = comparison.output_variation >= MIN_VARIATION
     _log.info(
         "%s: with weights drawn so that the outputs depend on the input, they %s: error relative to that %.1e",
         *(build.name, "do" if shown else "still do not all", comparison.variation_error),
@@ -191,7 +195,7 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_redrawn: Compile
 
 
 def _narrow_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
-    """Returns the error of a reference that rounds as a build does beside the one that does not, and the build's."""
+    """Return the error of a reference that rounds as a build does beside the one that does not, and the build's."""
     _log.info("%s: differs from a reference; rounding the reference's numbers in the same way", build.name)
     samples = draw_samples(build)
     with (
@@ -204,7 +208,7 @@ def _narrow_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[f
 
 
 def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
-    """Returns the errors of a build and of its most exact reference beside what the network is defined to be."""
+    """Return the errors of a build and of its most exact reference beside what the network is defined to be."""
     _log.info(
         "%s: differs from a reference; computing the network %s, which may take minutes", folder, _definition(build)
     )
@@ -216,12 +220,12 @@ def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[fl
 
 
 def _definition(build: Build) -> str:
-    """Returns in words what decides where references differ."""
+    """Return in words what decides where references differ."""
     return "by its file's own steps" if _multiplies_bytes(build) else "in double precision"
 
 
 def _as_defined(runner: NetworkRunner, build: Build, samples: list[Arrays]) -> list[Arrays]:
-    """Returns the outputs of the network in double precision, or of a quantised one by its file's own steps."""
+    """Return the outputs of the network in double precision, or of a quantized one by its file's own steps."""
     from anole.evaluate.double_precision import compute_in_double
 
     if not _multiplies_bytes(build):
@@ -231,7 +235,7 @@ def _as_defined(runner: NetworkRunner, build: Build, samples: list[Arrays]) -> l
 
 
 def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) -> MeansCompared:
-    """Compares a build with a reference on average over nearby inputs."""
+    """Compare a build with a reference on average over nearby inputs."""
     _log.info("%s: differs from %s; comparing both on many nearby inputs, which may take minutes", folder, reference)
     samples = draw_samples(build)
     with runner.references(build, samples[0]) as references:
@@ -243,16 +247,16 @@ def _is_near_exact(build: Build, evaluation: Evaluation) -> bool:
     """Whether a build is as near to what the network is defined to be as its references, or as precision lets it be."""
     theirs = evaluation.reference_exact_error or 0.0
     most, beyond = (
-        (_MAX_STEPS_ERROR, _MAX_STEPS_ERROR) if _multiplies_bytes(build) else (_MOST_INEXACT, MAX_RELATIVE_ERROR)
+        (_MAX_STEPS_ERROR, _MAX_STEPS_ERROR) if _multiplies_bytes(build) else (_MAX_REFERENCE_ERROR, MAX_RELATIVE_ERROR)
     )
-    allowed = max(MAX_RELATIVE_ERROR, _AS_INEXACT * theirs) if theirs <= most else beyond
+    allowed = max(MAX_RELATIVE_ERROR, _REFERENCE_ERROR_FACTOR * theirs) if theirs <= most else beyond
     return evaluation.exact_error is not None and evaluation.exact_error <= allowed
 
 
 def _chance(evaluation: Evaluation) -> float | None:
-    """Returns the largest error of means that may be chance; None if the reference's sensitivity explains no error."""
+    """Return the largest error of means that may be chance; None if the reference's sensitivity explains no error."""
     own, error, draws = evaluation.reference_sensitivity, evaluation.nearby_error, evaluation.averaged_draws
-    if own is None or error is None or draws is None or error > MOST_SENSITIVE * own:
+    if own is None or error is None or draws is None or error > MAX_ERROR_RATIO * own:
         return None
     return chance(error, draws)
 
@@ -271,7 +275,7 @@ def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
         return f"from those of a reference that rounds in the same way by only {rounded:.2g}"
     if (narrow := evaluation.narrow_error) is not None:
         own = max(max(_errors(latency).values()) for latency in evaluation.latencies)
-        if own <= min(_AS_INEXACT * narrow, _MOST_NARROW):
+        if own <= min(_REFERENCE_ERROR_FACTOR * narrow, _MAX_LOW_PRECISION_ERROR):
             return f"the reference differs from itself by {narrow:.2g} if it rounds in the same way"
     if _is_near_exact(build, evaluation):
         return (
@@ -288,7 +292,7 @@ def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
 
 
 def _doubt(build: Build, evaluation: Evaluation) -> str:
-    """Returns in words what else was found of a build that is too far from a reference."""
+    """Return in words what else was found of a build that is too far from a reference."""
     found, allowed = [], _chance(evaluation)
     if evaluation.narrow_error is not None:
         found.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it rounds in the same way")

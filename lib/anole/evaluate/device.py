@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency, LoadLatency
 from anole.errors import BuildError
-from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
-from anole.evaluate.engines import Arrays, Engine, build_engine, reference_engines
+from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, draw_samples
 from anole.evaluate.engine_factories import start_deployed, start_reference
+from anole.evaluate.engines import Arrays, Engine, build_engine, reference_engines
 from anole.evaluate.timing.load import log_load, time_under_load
 from anole.evaluate.timing.turns import Pace, Times, ratios, time_interleaved
-from anole.measure.device_access import Site, site_of
+from anole.measure.device_access import DeviceAccess, device_access
 from anole.targets.base import Device
 
 _log = logging.getLogger(__name__)
@@ -39,13 +39,13 @@ class DeviceRunner:
         self._cores = os.sched_getaffinity(0)
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
-        """Returns a build's relative error and speedup against each reference."""
+        """Return a build's relative error and speedup against each reference."""
         samples = draw_samples(build)
         with self._prepared() as site, self.references(build, samples[0]) as references:
             compiled = self.engine(folder, samples[0])
             found = compiled.compute_each(samples)
             if build.sizes is None:
-                _refuse_other_deployed(folder, samples, found)
+                _check_other_deployed(folder, samples, found)
             compared = {engine: compare_outputs(found, engine.compute_each(samples)) for engine in references}
             with site.timing():
                 times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
@@ -60,22 +60,22 @@ class DeviceRunner:
         return latencies
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Returns the outputs of a build, in order."""
+        """Return the outputs of a build, in order."""
         os.environ.update(self._target.environment())
         return self.engine(folder, inputs).compute()
 
     def engine(self, folder: Path, inputs: Sequence[NDArray[Any]]) -> Engine:
-        """Returns the engine of a build."""
+        """Return the engine of a build."""
         return build_engine(folder, inputs, self._target.runs_on, self.threads)
 
     def references(self, build: Build, inputs: Sequence[NDArray[Any]]) -> AbstractContextManager[list[Engine]]:
-        """Yields torch eager and ONNX Runtime, as far as they can run the network there."""
+        """Yield torch eager and ONNX Runtime, as far as they can run the network there."""
         return reference_engines(build.model_spec, inputs, self.threads, self._target.runs_on)
 
     def time_under_load(
         self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int]
     ) -> list[LoadLatency]:
-        """Returns the latencies of a build and of its references beside busy neighbours."""
+        """Return the latencies of a build and of its references beside busy neighbours."""
         os.sched_setaffinity(0, self._cores)
         folder = folder.resolve()
         with self._prepared() as site, tempfile.TemporaryDirectory() as scratch:
@@ -85,14 +85,14 @@ class DeviceRunner:
         return latencies
 
     @contextmanager
-    def _prepared(self) -> Iterator[Site]:
-        """Prepares this process for the device; enter it before TVM and torch start."""
-        with site_of(self._target) as site:
+    def _prepared(self) -> Iterator[DeviceAccess]:
+        """Prepare this process for the device; enter it before TVM and torch start."""
+        with device_access(self._target) as site:
             os.environ.update({**self._target.environment(), **site.environment()})
             yield site
 
 
-def _refuse_other_deployed(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], found: Sequence[Arrays]) -> None:
+def _check_other_deployed(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], found: Sequence[Arrays]) -> None:
     """Raise BuildError if a build's ``load.py`` returns anything else than its library computes."""
     pairs = zip(start_deployed(folder).compute_each(samples), found, strict=True)
     if not all(len(theirs) == len(own) and all(map(_is_same, theirs, own)) for theirs, own in pairs):
@@ -104,16 +104,16 @@ def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
-    """Names the outputs that are the same for every input, so that no comparison of them can fail."""
+    """Name the outputs that are the same for every input, so that no comparison of them can fail."""
     constant = [
         f"{info.name} (by {share:.1g} of its norm)"
         for info, share in zip(build.outputs, comparison.variation, strict=False)
-        if share < LEAST_VARIATION
+        if share < MIN_VARIATION
     ]
     if constant:
         _log.warning(
             "%s: outputs do not depend on the input: correctness is not shown: they vary by less than %g: %s",
-            *(build.name, LEAST_VARIATION, ", ".join(constant)),
+            *(build.name, MIN_VARIATION, ", ".join(constant)),
         )
 
 

@@ -26,7 +26,7 @@ _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-    """Returns the outputs of a model on each of several inputs, given in the model's types, which may take minutes.
+    """Return the outputs of a model on each of several inputs, given in the model's types, which may take minutes.
 
     Torch models are computed by torch, and ONNX files by the onnx package's reference implementation.
 
@@ -70,7 +70,7 @@ def _by_onnx(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
 
 
 def _widen_graph(graph: onnx.GraphProto) -> None:
-    """Makes all float32 and float16 numbers of a graph float64, also within subgraphs."""
+    """Make all float32 and float16 numbers of a graph float64, also within subgraphs."""
     for tensor in graph.initializer:
         _widen_tensor(tensor)
     for value in (*graph.input, *graph.output):
@@ -97,7 +97,7 @@ def _widen_tensor(tensor: onnx.TensorProto) -> None:
 
 
 class BatchNormalization(OpRun):  # type: ignore[misc]
-    """Normalises by the given statistics; the package takes those of the data before opset 14."""
+    """Normalizes by the given statistics; the package takes those of the data before opset 14."""
 
     def _run(
         self, x: NDArray[Any], *channels: NDArray[Any], epsilon: float | None = None, training_mode: int = 0, **_: Any

@@ -23,7 +23,7 @@ from anole.targets.base import Place
 
 
 def start_deployed(folder: Path) -> Engine:
-    """Returns an engine that runs a build as its users do: with its own ``load.py``, from arrays to arrays.
+    """Return an engine that runs a build as its users do: with its own ``load.py``, from arrays to arrays.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -44,7 +44,7 @@ def start_deployed(folder: Path) -> Engine:
 
 
 def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
-    """Returns a reference of a build, ``torch`` or ``onnxruntime``, on the same inputs and threads.
+    """Return a reference of a build, ``torch`` or ``onnxruntime``, on the same inputs and threads.
 
     In the folder `scratch` are files that several engines share.
 
@@ -62,7 +62,7 @@ def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
 
 
 def onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:
-    """Returns the network's ONNX file.
+    """Return the network's ONNX file.
 
     That of a torch network is exported in a separate process, so that this one does not import torch.
     """

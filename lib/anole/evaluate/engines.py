@@ -33,7 +33,7 @@ _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 _EXACT_PRODUCTS = "session.x64quantprecision"
 """Whether products of u8 and s8 are exact where there is no VNNI, and the faster instruction clips sums to 16 bits."""
 _FLOAT_DATA = "session.qdq_matmulnbits_accuracy_level"
-"""The type to which data may be rounded that is multiplied with a dequantised weight: float32."""
+"""The type to which data may be rounded that is multiplied with a dequantized weight: float32."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Engine:
     precision: str = "float32"
 
     def compute(self) -> Arrays:
-        """Runs the network once and returns its outputs."""
+        """Run the network once and returns its outputs."""
         return self.outputs(self.run())
 
     def compute_each(self, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-        """Runs the network once on each of several inputs, and gives it the first ones again."""
+        """Run the network once on each of several inputs, and gives it the first ones again."""
         assert self.give is not None
         found = []
         for inputs in samples:
@@ -70,7 +70,7 @@ class Engine:
 
 
 def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int | None = None) -> Engine:
-    """Returns an engine for a compiled build; arguments and errors are those of `load_machine`."""
+    """Return an engine for a compiled build; arguments and errors are those of `load_machine`."""
     import tvm
 
     machine = load_machine(folder, runs_on, threads)
@@ -92,7 +92,7 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
 
 
 def load_machine(folder: Path, runs_on: str, threads: int | None = None) -> VirtualMachine:
-    """Returns the virtual machine of a compiled build; its function is ``main``.
+    """Return the virtual machine of a compiled build; its function is ``main``.
 
     Args:
         folder: the build's folder.
@@ -118,7 +118,7 @@ def load_machine(folder: Path, runs_on: str, threads: int | None = None) -> Virt
 def reference_engines(
     model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int, runs_on: str = "cpu"
 ) -> Iterator[list[Engine]]:
-    """Yields torch eager, if the model is a torch model, and ONNX Runtime, if the model can be exported to ONNX.
+    """Yield torch eager, if the model is a torch model, and ONNX Runtime, if the model can be exported to ONNX.
 
     Beside a build for a GPU, which TVM calls `runs_on`, torch runs on the GPU too, and ONNX Runtime runs only if there
     is no torch.
@@ -166,7 +166,7 @@ def torch_network(
 
 
 def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], name: str = "torch") -> Engine:
-    """Returns an engine for a torch network, on its arguments' device."""
+    """Return an engine for a torch network, on its arguments' device."""
     import torch
 
     from anole.extract.torch import tensors_of
@@ -216,7 +216,7 @@ def export_onnx(
 
 
 def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int, part: bytes | None = None) -> Engine:
-    """Returns an ONNX Runtime engine on the CPU of a file, or of a part of it whose weights may lie beside the file.
+    """Return an ONNX Runtime engine on the CPU of a file, or of a part of it whose weights may lie beside the file.
 
     Raises:
         BuildError: ONNX Runtime cannot load the file.
@@ -244,7 +244,7 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
 
 
 def precision_of(operators: Iterable[str]) -> str:
-    """Returns what a file with such operators multiplies, where nothing else is asked for."""
+    """Return what a file with such operators multiplies, where nothing else is asked for."""
     found = set(operators)
     if any(part in name for name in found for part in ("QLinear", "QGemm", "Quantize", "Integer")):
         return "int8"
@@ -254,7 +254,7 @@ def precision_of(operators: Iterable[str]) -> str:
 def onnxruntime_session(
     model: str | bytes, threads: int, folder: Path = Path(), joins: bool = True
 ) -> onnxruntime.InferenceSession:
-    """Returns a session of ONNX Runtime on the CPU that computes the same on every processor.
+    """Return a session of ONNX Runtime on the CPU that computes the same on every processor.
 
     The model is the path of a file, or a content, which may have its weights in other files of a folder. Operators may
     be joined, unless the file shall be computed as it is written.

@@ -20,7 +20,7 @@ _RUN = 0
 _TICK_S = 1e-9
 """The clock's resolution in seconds, and the least time of a kernel."""
 
-_FEWEST_SLOW_RUNS = 3
+_MIN_SLOW_RUNS = 3
 _LIMIT_S = 60.0
 """Seconds after which no runs beyond the first ones are taken of a slow network."""
 
@@ -37,9 +37,9 @@ class KernelTimes:
 
 
 def time_kernels(
-    folder: Path, inputs: Sequence[NDArray[Any]], threads: int, seconds: float, fewest_runs: int = 20
+    folder: Path, inputs: Sequence[NDArray[Any]], threads: int, seconds: float, min_runs: int = 20
 ) -> KernelTimes:
-    """Times the kernels of a build for the CPU, with the arguments and caches of a real run.
+    """Time the kernels of a build for the CPU, with the arguments and caches of a real run.
 
     Instrumented runs alternate with plain ones, for so many seconds and so many runs of either kind at least, unless
     these take more than a minute. Only the fastest tenth of either kind counts; the median of these is the result.
@@ -56,7 +56,7 @@ def time_kernels(
     watched = machine["main"]
     with caller_apart():
         whole_s, laps_s = _take_turns(
-            lambda: plain(*arguments), lambda: watched(*arguments), stopwatch, seconds, fewest_runs
+            lambda: plain(*arguments), lambda: watched(*arguments), stopwatch, seconds, min_runs
         )
     kernels_s: dict[str, float] = {}
     for name, lap_s in zip(stopwatch.names, _typical(laps_s), strict=True):
@@ -77,7 +77,7 @@ class _Stopwatch:
         self._asking_s = self._answered_s = 0.0
 
     def start(self) -> None:
-        """Forgets the last run."""
+        """Forget the last run."""
         self.names, self.laps_s = [], []
 
     def __call__(self, func: Any, name: str, before: bool, result: Any, *arguments: Any) -> int:
@@ -92,16 +92,16 @@ class _Stopwatch:
 
 
 def _take_turns(
-    plain: Callable[[], object], watched: Callable[[], object], stopwatch: _Stopwatch, seconds: float, fewest_runs: int
+    plain: Callable[[], object], watched: Callable[[], object], stopwatch: _Stopwatch, seconds: float, min_runs: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns plain run times, shape (n_runs, 1), and kernel times, shape (n_runs, n_calls), in seconds."""
+    """Return plain run times, shape (n_runs, 1), and kernel times, shape (n_runs, n_calls), in seconds."""
     whole_s: list[list[float]] = []
     laps_s: list[list[float]] = []
     first_s = time.perf_counter()
 
     def is_enough() -> bool:
         spent_s = time.perf_counter() - first_s
-        return spent_s >= seconds and len(whole_s) >= (fewest_runs if spent_s < _LIMIT_S else _FEWEST_SLOW_RUNS)
+        return spent_s >= seconds and len(whole_s) >= (min_runs if spent_s < _LIMIT_S else _MIN_SLOW_RUNS)
 
     while not is_enough():
         began_s = time.perf_counter()
@@ -114,6 +114,6 @@ def _take_turns(
 
 
 def _typical(runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the median of the fastest runs; the argument has shape (n_runs, n_parts)."""
+    """Return the median of the fastest runs; the argument has shape (n_runs, n_parts)."""
     order = np.argsort(runs_s.sum(axis=1))
     return np.asarray(np.median(runs_s[order[: max(3, int(_FASTEST * len(runs_s)))]], axis=0))

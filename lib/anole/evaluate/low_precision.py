@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """The operators of ONNX that multiply matrices or images."""
 
-_LEAST_OPSET = 13
+_MIN_OPSET = 13
 """The first one whose `Cast` knows bfloat16."""
 
 
@@ -34,7 +34,7 @@ _LEAST_OPSET = 13
 def narrow_engine(
     model: ModelSpec, description: Mapping[str, Any], inputs: Sequence[NDArray[Any]], threads: int
 ) -> Iterator[Engine]:
-    """Yields torch, or ONNX Runtime on a changed file, with weights rounded as a described target stores them.
+    """Yield torch, or ONNX Runtime on a changed file, with weights rounded as a described target stores them.
 
     If the target rounds operands, torch does so by itself, and products of the file read rounded numbers.
 
@@ -80,11 +80,11 @@ def _torch(
 
 
 def _rounded_file(model: ModelSpec, target: Target, rounding: Rounding) -> bytes:
-    """Returns a model's file, with its weights inside, that rounds as a target does."""
-    from anole.extract.onnx.protos import of_opset
+    """Return a model's file, with its weights inside, that rounds as a target does."""
     from anole.extract.onnx.importer import read_onnx
+    from anole.extract.onnx.protos import upgraded_to
 
-    file = of_opset(read_onnx(model), _LEAST_OPSET)
+    file = upgraded_to(read_onnx(model), _MIN_OPSET)
     if rounding.dtype is not None:
         _round_products(file, rounding.dtype)
     if rounding.stores_weights:
@@ -111,7 +111,7 @@ def _round_products(file: onnx.ModelProto, dtype: str) -> None:
 
 
 def _round_weights(file: onnx.ModelProto, model: ModelSpec, target: Target) -> None:
-    """Rounds the weights of the dense layers in a model's file, which holds them all."""
+    """Round the weights of the dense layers in a model's file, which holds them all."""
     from onnx import helper, numpy_helper, shape_inference
 
     from anole.extract.onnx.dimensions import fix_inputs, input_infos

@@ -1,4 +1,4 @@
-"""The role of runners, which check, time and run builds; `anole.targets.base.NetworkHandlers` names their classes."""
+"""The protocol of network runners, which check, time and run builds; a target names its class."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ class NetworkRunner(Protocol):
     is_exact: bool
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
-        """Returns a build's relative error and speedup against each of its references.
+        """Return a build's relative error and speedup against each of its references.
 
         Raises:
             BuildError: the build cannot be run or, if `is_exact`, is wrong.
         """
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Returns the outputs of a build, in order."""
+        """Return the outputs of a build, in order."""
 
     def engine(self, folder: Path, inputs: Sequence[NDArray[Any]]) -> Engine:
-        """Returns the engine of a build."""
+        """Return the engine of a build."""
 
     def references(self, build: Build, inputs: Sequence[NDArray[Any]]) -> AbstractContextManager[list[Engine]]:
-        """Yields the engines that `compare` compares a build with."""
+        """Yield the engines that `compare` compares a build with."""
 
     def time_under_load(
         self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int]
     ) -> list[LoadLatency]:
-        """Returns the latencies of a build and of references of `compare` beside each number of busy processes.
+        """Return the latencies of a build and of references of `compare` beside each number of busy processes.
 
         Raises:
             AnoleError: an engine or a busy process ended too early.
@@ -58,6 +58,6 @@ class NetworkRunner(Protocol):
 
 
 def runner_of(target: Target) -> NetworkRunner:
-    """Returns what runs builds for a target."""
+    """Return what runs builds for a target."""
     runner: NetworkRunner = named_object(target.networks.runner)(target)
     return runner

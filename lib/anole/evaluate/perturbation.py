@@ -1,6 +1,6 @@
 """Compares a build with a reference that multiplies rounding, by the means of their outputs on many nearby inputs.
 
-A network that quantises what it has computed decides at each value between two neighbours. One unit in the last place
+A network that quantizes what it has computed decides at each value between two neighbours. One unit in the last place
 of a sigmoid may change a decision, which changes others behind it: the outputs of two right implementations then differ
 on many inputs, and as much as those of one of them do on inputs that differ by rounding alone. On other inputs nearby,
 other decisions change. So the differences of right implementations are random and their mean over many inputs is small,
@@ -24,14 +24,14 @@ from anole.evaluate.engines import Arrays, Engine
 LARGEST_CHANCE = 3e-3
 """The largest difference of means of float32 that may be called chance: beyond it, noise in weights is not found."""
 
-MOST_SENSITIVE = 3.0
+MAX_ERROR_RATIO = 3.0
 """How many times as far from the reference a build may be as the reference is from itself, with inputs rounded anew."""
 
 _DEVIATIONS = 3.0
 """How many standard deviations apart the means of two right implementations may be."""
 
-_LEAST_DRAWS, _MOST_DRAWS = 32, 4096
-_MOST_S = 300.0
+_MIN_DRAWS, _MAX_DRAWS = 32, 4096
+_MAX_S = 300.0
 """About how long the draws may take, at whose end there may be too few."""
 
 _NEARBY = 1e-3
@@ -52,14 +52,14 @@ class MeansCompared:
 
 
 def chance(nearby_error: float, draws: int) -> float:
-    """Returns the largest error of means that may be chance, where single outputs differ at random by so much."""
+    """Return the largest error of means that may be chance, where single outputs differ at random by so much."""
     return _DEVIATIONS * nearby_error / sqrt(draws)
 
 
 def compare_means(
     build: Engine, reference: Engine, samples: Sequence[Arrays], largest_chance: float = LARGEST_CHANCE
 ) -> MeansCompared:
-    """Compares a build with a reference on nearby inputs.
+    """Compare a build with a reference on nearby inputs.
 
     There are as many draws as it takes until chance explains no more than `largest_chance`, if that is possible within
     some time. Where a build is farther from the reference than the latter's sensitivity explains, there are only a few.
@@ -67,17 +67,17 @@ def compare_means(
     """
     began_s, mine, theirs = time.monotonic(), _Mean(build), _Mean(reference)
     squares, own_squares = [], []
-    for draw in range(_LEAST_DRAWS):
+    for draw in range(_MIN_DRAWS):
         inputs = _nearby(samples, draw)
         found, expected = mine.add(inputs), theirs.add(inputs)
         squares.append(compare_outputs(found, expected).error ** 2)
-        again = reference.compute_each([rounded_anew(each, draw) for each in inputs])
+        again = reference.compute_each([perturbed(each, draw) for each in inputs])
         own_squares.append(compare_outputs(again, expected).error ** 2)
     sensitivity, nearby_error = (sqrt(sum(each) / len(each)) for each in (own_squares, squares))
-    if nearby_error <= MOST_SENSITIVE * sensitivity:
-        per_draw_s = (time.monotonic() - began_s) / _LEAST_DRAWS
-        needed = ceil(min((_DEVIATIONS * nearby_error / largest_chance) ** 2, _MOST_DRAWS))
-        for draw in range(_LEAST_DRAWS, min(needed, int(_MOST_S / max(per_draw_s, 1e-9)))):
+    if nearby_error <= MAX_ERROR_RATIO * sensitivity:
+        per_draw_s = (time.monotonic() - began_s) / _MIN_DRAWS
+        needed = ceil(min((_DEVIATIONS * nearby_error / largest_chance) ** 2, _MAX_DRAWS))
+        for draw in range(_MIN_DRAWS, min(needed, int(_MAX_S / max(per_draw_s, 1e-9)))):
             inputs = _nearby(samples, draw)
             mine.add(inputs)
             theirs.add(inputs)
@@ -93,7 +93,7 @@ class _Mean:
         self._sums: list[Arrays] = []
 
     def add(self, inputs: Sequence[Arrays]) -> list[Arrays]:
-        """Computes a draw's outputs, adds them, and returns them."""
+        """Compute a draw's outputs, add them, and return them."""
         found = self._engine.compute_each(inputs)
         wide = [[array.astype(np.float64) for array in each] for each in found]
         pairs = zip(self._sums or wide, wide, strict=True)
@@ -102,12 +102,12 @@ class _Mean:
         return found
 
     def outputs(self) -> list[Arrays]:
-        """Returns the mean outputs for each sample."""
+        """Return the mean outputs for each sample."""
         return [[total / self.draws for total in each] for each in self._sums]
 
 
-def rounded_anew(inputs: Arrays, seed: int) -> Arrays:
-    """Returns inputs with each floating-point number changed by a few units in the last place, at random."""
+def perturbed(inputs: Arrays, seed: int) -> Arrays:
+    """Return inputs with each floating-point number changed by a few units in the last place, at random."""
     rng = np.random.default_rng(seed)
     return [
         np.asarray(array + rng.integers(-_UNITS, _UNITS + 1, array.shape) * np.spacing(np.abs(array)), array.dtype)
@@ -118,7 +118,7 @@ def rounded_anew(inputs: Arrays, seed: int) -> Arrays:
 
 
 def _nearby(samples: Sequence[Arrays], draw: int) -> list[Arrays]:
-    """Returns inputs with some relative noise."""
+    """Return inputs with some relative noise."""
     rng = np.random.default_rng(draw)
 
     def noisy(array: NDArray[Any]) -> NDArray[Any]:

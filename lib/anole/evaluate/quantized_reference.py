@@ -1,6 +1,6 @@
-"""A reference that computes a quantised ONNX file as the file defines it, where only products are of whole numbers.
+"""A reference that computes a quantized ONNX file as the file defines it, where only products are of whole numbers.
 
-ONNX Runtime also joins other operators with the steps that quantise their results, and rounds some of them in another
+ONNX Runtime also joins other operators with the steps that quantize their results, and rounds some of them in another
 way: its sum of two scales, for example. In a deep network, one number that is rounded otherwise changes many behind it.
 """
 
@@ -23,7 +23,7 @@ _JOINED = (*PRODUCTS, "QuantizeLinear")
 
 @contextmanager
 def defined_engine(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> Iterator[Engine]:
-    """Yields ONNX Runtime on a file in which nothing but products is joined with what dequantises its operands.
+    """Yield ONNX Runtime on a file in which nothing but products is joined with what dequantizes its operands.
 
     Raises:
         ExtractError: the model cannot be loaded.
@@ -36,18 +36,18 @@ def defined_engine(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: in
 
 
 def _apart(model: ModelSpec) -> bytes:
-    """Returns a file whose operators read what was dequantised through a sum of one number, if they are no products."""
+    """Return a file whose operators read what was dequantized through a sum of one number, if they are no products."""
     from onnx import helper
 
     from anole.extract.onnx.importer import read_onnx
 
     file = read_onnx(model)
     nodes = list(file.graph.node)
-    dequantised = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
+    dequantized = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
     del file.graph.node[:]
     for node in nodes:
         for place, name in enumerate(node.input if node.op_type not in _JOINED else ()):
-            if name in dequantised:
+            if name in dequantized:
                 node.input[place] = f"{name}.anole.{len(file.graph.node)}"
                 file.graph.node.append(helper.make_node("Sum", [name], [node.input[place]]))
         file.graph.node.append(node)

@@ -11,23 +11,23 @@ from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import KernelLatency, KernelProfile
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import KernelTimes, time_kernels
-from anole.measure.device_access import site_of
-from anole.targets import get_observable
-from anole.targets.base import Observable
+from anole.measure.device_access import device_access
+from anole.targets import get_profilable
+from anole.targets.base import ProfilableDevice
 from anole.text_format import kernel_words, significant
 
 _log = logging.getLogger(__name__)
 
-_LEAST_SHARE = 0.05
+_MIN_TIME_SHARE = 0.05
 """The share of the network's time from which a kernel is worth a warning."""
 
-_LEAST_ROOFLINE = 0.3
+_MIN_ROOF_SHARE = 0.3
 """The share of the roofline from which a kernel is fast enough."""
 
-_LEAST_S = 20e-6
+_MIN_S = 20e-6
 """Seconds of one call below which starting the threads is what takes the time, and no schedule helps."""
 
-_FEWEST_RUNS = 10
+_MIN_RUNS = 10
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Roofline:
     bytes_per_s: float
     narrow_flop_per_s: Mapping[str, float] = field(default_factory=dict, hash=False)
 
-    def least_s(self, flop: int, size_bytes: int, dtype: str = "float32") -> float:
-        """Returns a lower bound of the seconds that operations on numbers of a type and an amount of memory take."""
+    def min_s(self, flop: int, size_bytes: int, dtype: str = "float32") -> float:
+        """Return a lower bound of the seconds that operations on numbers of a type and an amount of memory take."""
         return max(flop / self.narrow_flop_per_s.get(dtype, self.flop_per_s), size_bytes / self.bytes_per_s)
 
 
@@ -84,31 +84,31 @@ class Row:
     @property
     def is_slow(self) -> bool:
         """Whether it takes more than 5 % of the time at less than 30 % of the roofline."""
-        is_short = self.seconds < _LEAST_S * self.calls
-        return self.share > _LEAST_SHARE and self.roofline < _LEAST_ROOFLINE and not is_short
+        is_short = self.seconds < _MIN_S * self.calls
+        return self.share > _MIN_TIME_SHARE and self.roofline < _MIN_ROOF_SHARE and not is_short
 
 
-def measure_roofline(target: Observable, kernels: Iterable[BuiltKernel]) -> Roofline:
-    """Measures the peak rates of kernels in this process; hold the device meanwhile."""
+def measure_roofline(target: ProfilableDevice, kernels: Iterable[BuiltKernel]) -> Roofline:
+    """Measure the peak rates of kernels in this process; hold the device meanwhile."""
     narrow = sorted({kernel.dtype for kernel in kernels if kernel.dtype})
     peaks = {dtype: 1e9 * target.peak_gflops(dtype) for dtype in narrow}
     return Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s(), peaks)
 
 
 def rows_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline) -> tuple[Row, ...]:
-    """Returns a row for each kernel that was called; TVM may have compiled a listed reshape to a view, which is not."""
+    """Return a row for each kernel that was called; TVM may have compiled a listed reshape to a view, which is not."""
     return tuple(_row(kernel, times, peak) for kernel in kernels if kernel.name in times.kernels_s)
 
 
 def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
     seconds, calls = times.kernels_s[kernel.name], kernel.calls
     flop, size_bytes = calls * kernel.flop, calls * kernel.size_bytes
-    share, roofline = seconds / times.whole_s, peak.least_s(flop, size_bytes, kernel.dtype or "float32") / seconds
+    share, roofline = seconds / times.whole_s, peak.min_s(flop, size_bytes, kernel.dtype or "float32") / seconds
     return Row(kernel.name, kernel.layers, calls, seconds, share, flop, size_bytes, roofline)
 
 
 def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | None:
-    """Times the kernels of a build for the CPU, and logs the slow ones, the longest first.
+    """Time the kernels of a build for the CPU, and log the slow ones, the longest first.
 
     Call it in a process that runs builds of this number of threads: TVM sets it when it starts. The result is None for
     a build whose kernels cannot be timed one by one.
@@ -117,12 +117,12 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
         BuildError: the build cannot be loaded.
     """
     build = read_build(folder)
-    target = get_observable(build.target_description)
+    target = get_profilable(build.target_description)
     if target is None or target.absence() is not None or not build.kernels:
         return None
-    with site_of(target).timing():
-        times = time_kernels(folder, draw_inputs(build), target.threads, seconds, _FEWEST_RUNS)
-        if all(time_s < _LEAST_S for time_s in times.kernels_s.values()):
+    with device_access(target).timing():
+        times = time_kernels(folder, draw_inputs(build), target.threads, seconds, _MIN_RUNS)
+        if all(time_s < _MIN_S for time_s in times.kernels_s.values()):
             return profile_of(build.kernels, times)
         peak = measure_roofline(target, build.kernels)
     for row in sorted(rows_of(build.kernels, times, peak), key=lambda row: -row.share):
@@ -135,7 +135,7 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
 
 
 def profile_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline | None = None) -> KernelProfile:
-    """Returns the times of the kernels that were called."""
+    """Return the times of the kernels that were called."""
     narrow = {} if peak is None else peak.narrow_flop_per_s
     latencies = (
         KernelLatency(

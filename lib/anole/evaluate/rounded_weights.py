@@ -30,7 +30,7 @@ class RoundedWeights(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._target = target
 
     def __enter__(self) -> Self:
-        """Begins, and lets attention show its products instead of computing all of it in one operator."""
+        """Begin, and let attention show its products instead of computing all of it in one operator."""
         self._was_fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         super().__enter__()  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build, refuse_other_files
 from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
 from anole.errors import BuildError
-from anole.evaluate.correctness import CompileRedrawn, refuse_wrong, with_evidence
+from anole.evaluate.correctness import CompileWithRandomWeights, refuse_wrong, with_evidence
 from anole.evaluate.interface import refuse_other_interface
 from anole.evaluate.network_runner import NetworkRunner, runner_of
 from anole.evaluate.roofline import warn_of_slow_kernels
@@ -27,16 +27,16 @@ _log = logging.getLogger(__name__)
 def evaluate_network(
     folder: Path,
     output: Path,
-    compile_redrawn: CompileRedrawn,
+    compile_with_random_weights: CompileWithRandomWeights,
     pace: Pace | None = None,
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> None:
-    """Evaluates a build, times its kernels, and warns of those that are far from the machine's roofline.
+    """Evaluate a build, time its kernels, and warn of those that are far from the machine's roofline.
 
     Args and errors are those of `evaluate_build`.
     """
-    evaluation = evaluate_build(folder, output, compile_redrawn, pace, neighbours, declared)
+    evaluation = evaluate_build(folder, output, compile_with_random_weights, pace, neighbours, declared)
     if (profile := warn_of_slow_kernels(folder)) is not None:
         write_evaluation(output, replace(evaluation, kernel_profile=profile))
     _log.info("%s", evaluation)
@@ -45,7 +45,7 @@ def evaluate_network(
 def _at_sizes(
     runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, pace: Pace
 ) -> Iterator[SizesLatency]:
-    """Yields how a build for ranges does at other sizes than the usual ones; raises BuildError where it is wrong."""
+    """Yield how a build for ranges does at other sizes than the usual ones; raises BuildError where it is wrong."""
     for sizes in checked_sizes(build.ranges or {}):
         fixed = build.at(sizes)
         found = replace(evaluation, latencies=tuple(runner.compare(folder, fixed, pace)))
@@ -56,12 +56,12 @@ def _at_sizes(
 def evaluate_build(
     folder: Path,
     output: Path,
-    compile_redrawn: CompileRedrawn | None = None,
+    compile_with_random_weights: CompileWithRandomWeights | None = None,
     pace: Pace | None = None,
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> Evaluation:
-    """Compares a build with its references, on the same inputs and threads, and times all of them in turns.
+    """Compare a build with its references, on the same inputs and threads, and time all of them in turns.
 
     Call it in a separate process: TVM, torch and ONNX Runtime set their number of threads when they start.
 
@@ -69,7 +69,8 @@ def evaluate_build(
         folder: folder of the build.
         output: where the evaluation is written, whether the outputs are correct or not. If the device is absent, it
             gives the reason and no measurements.
-        compile_redrawn: called for torch models whose outputs do not depend on their input; None if it shall not be.
+        compile_with_random_weights: called for torch models whose outputs do not depend on their input;
+            None to skip that check.
         pace: how long to measure.
         neighbours: numbers of busy processes beside which a build that is right is timed once more, see
             `anole.evaluate.timing.load`.
@@ -101,7 +102,7 @@ def evaluate_build(
         precision=build.precision,
     )
     if absence is None and not runner.is_exact:
-        evaluation = with_evidence(runner, folder, build, evaluation, compile_redrawn)
+        evaluation = with_evidence(runner, folder, build, evaluation, compile_with_random_weights)
     write_evaluation(output, evaluation)
     if absence is not None:
         _log.warning("%s: is compiled but neither checked nor timed: %s", build.name, absence)

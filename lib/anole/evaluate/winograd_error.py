@@ -11,19 +11,19 @@ from pathlib import Path
 
 from anole.documents.build import read_build
 from anole.errors import AnoleError
-from anole.evaluate.comparison import LEAST_VARIATION, Comparison, compare_outputs, draw_samples
+from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, draw_samples
 from anole.evaluate.correctness import MAX_RELATIVE_ERROR, rounding_of
 from anole.evaluate.engine_factories import start_reference
 from anole.targets import get_device, get_target
 
 _log = logging.getLogger(__name__)
 
-_MOST = MAX_RELATIVE_ERROR / 2
+_MAX_RELATIVE_ERROR = MAX_RELATIVE_ERROR / 2
 """The largest error at which no other reference, which rounds in its own way, is too far from the build."""
 
 
 def rounds_too_much(folder: Path) -> bool:
-    """Returns whether a build's outputs are not clearly those of its model, by the inputs on which it is evaluated.
+    """Whether a build's outputs are not clearly those of its model, by the inputs on which it is evaluated.
 
     The model is run by torch or, if it is an ONNX file, by ONNX Runtime. What cannot be run here does not count, and
     outputs that do not depend on the input show nothing. Both run in a process of its own: TVM and torch set their
@@ -40,7 +40,7 @@ def rounds_too_much(folder: Path) -> bool:
         # Evaluating says what is wrong.
         return False
     _log.info("%s: relative error %.1e before it is evaluated", build.name, found.error)
-    return not found.error <= _MOST or found.output_variation < LEAST_VARIATION
+    return not found.error <= _MAX_RELATIVE_ERROR or found.output_variation < MIN_VARIATION
 
 
 def _compare(folder: Path) -> Comparison:

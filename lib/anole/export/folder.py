@@ -32,7 +32,7 @@ _NAMES = re.compile(r"\bnetwork(?=_\w|\.[a-z])|\blibnetwork\b|\bNETWORK(?=_[A-Z]
 
 
 def public_name(text: str, prefix: str) -> str:
-    """Returns text or a file's name with another prefix in all public names."""
+    """Return text or a file's name with another prefix in all public names."""
     return _NAMES.sub(lambda found: found[0].replace("network", prefix).replace("NETWORK", prefix.upper()), text)
 
 
@@ -55,7 +55,7 @@ def check_folder(folder: Path) -> None:
 
 
 def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
-    """Returns the text of each file for users of a library, by its name."""
+    """Return the text of each file for users of a library, by its name."""
     values = _values(network, version, prefix)
     texts = {name: _TEMPLATES.joinpath(f"{name}.in").read_text(encoding="utf-8") for name in _FILES}
     return {
@@ -92,13 +92,13 @@ def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
         "output_list": ", ".join(f"{{output_{i}, sizeof output_{i}}}" for i in range(len(network.outputs))),
         "python_inputs": _python_tensors(network.inputs),
         "python_outputs": _python_tensors(network.outputs),
-        "python_ranges": {name: (each.least, each.most) for name, each in network.ranges.items()},
+        "python_ranges": {name: (each.min, each.max) for name, each in network.ranges.items()},
         "python_weights": "None" if inside else f"FOLDER / {file}",
     }
 
 
 def _tensors(network: Network) -> Iterator[tuple[str, int, TensorInfo]]:
-    """Yields all inputs and outputs, each with its kind and its number."""
+    """Yield all inputs and outputs, each with its kind and its number."""
     for kind, infos in (("input", network.inputs), ("output", network.outputs)):
         for number, info in enumerate(infos):
             yield kind, number, info
@@ -118,7 +118,7 @@ def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
 
 
 def _named(info: TensorInfo) -> tuple[int | str, ...]:
-    """Returns a shape with the names of the extents that vary."""
+    """Return a shape with the names of the extents that vary."""
     return tuple(name or extent for name, extent in zip(info.varying or info.shape, info.shape, strict=True))
 
 
@@ -127,8 +127,8 @@ def _range_notes(upper: str, network: Network) -> Iterator[str]:
         yield "/* The sizes that vary. Shapes, elements and bytes below are those of the largest sizes. */\n"
     for number, (name, each) in enumerate(network.ranges.items()):
         yield f"#define {upper}_RANGE_{number}_NAME {_quoted(name)}\n"
-        yield f"#define {upper}_RANGE_{number}_LEAST {each.least}\n"
-        yield f"#define {upper}_RANGE_{number}_MOST {each.most}\n\n"
+        yield f"#define {upper}_RANGE_{number}_LEAST {each.min}\n"
+        yield f"#define {upper}_RANGE_{number}_MOST {each.max}\n\n"
 
 
 def _buffer_lines(upper: str, network: Network) -> Iterator[str]:
@@ -141,6 +141,6 @@ def _python_tensors(infos: Sequence[TensorInfo]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Returns a text as a string in C, in which unusual bytes are octal numbers."""
+    """Return a text as a string in C, in which unusual bytes are octal numbers."""
     usual = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
     return f'"{"".join(usual)}"'

@@ -30,7 +30,7 @@ from anole.targets.base import Device
 _ALLOCATING = "TVMBackendAllocWorkspace"
 _LOWERING = "tirx.LowerTVMBuiltin"
 
-_MOST_BOUND = 16
+_MAX_UPPER_BOUND = 16
 """How often variables in a size are replaced by what they are bound to."""
 
 
@@ -43,7 +43,7 @@ class Lowered:
 
 
 def lower_build(build: Build, target: Device) -> Lowered:
-    """Returns the network of a build, with the configs that the build was compiled with.
+    """Return the network of a build, with the configs that the build was compiled with.
 
     Raises:
         ExtractError: the network cannot be loaded.
@@ -63,7 +63,7 @@ def lower_build(build: Build, target: Device) -> Lowered:
 
 
 def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, workspaces: Workspaces) -> None:
-    """Writes the object with the kernels of one level, if there are any, and counts what memory they allocate.
+    """Write the object with the kernels of one level, if there are any, and counts what memory they allocate.
 
     The kernels do not check their arguments, which are the library's own.
     """
@@ -92,7 +92,7 @@ class Workspaces:
     chunk_bytes = 0
 
     def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
-        """Counts after the pass that makes the calls; TVM calls it after every pass."""
+        """Count after the pass that makes the calls; TVM calls it after every pass."""
         if info.name != _LOWERING:
             return
         for _, function in module.functions_items():
@@ -117,7 +117,7 @@ class _Sizes:
         }
 
     def __call__(self, expression: Any) -> int:
-        for _ in range(_MOST_BOUND):
+        for _ in range(_MAX_UPPER_BOUND):
             found = largest(with_extents(expression, self._extents))
             if found is not None:
                 return found
@@ -126,6 +126,6 @@ class _Sizes:
 
 
 def _allocated(sizes: _Sizes, root: Any) -> int:
-    """Returns the bytes of all allocations in a statement: at least what is allocated at once."""
+    """Return the bytes of all allocations in a statement: at least what is allocated at once."""
     calls = [call for call in collect(root, ir.Call) if _ALLOCATING in getattr(call.op, "name", "")]
     return sum(rounded(sizes(call.args[2])) for call in calls)

@@ -62,7 +62,7 @@ class Level:
 
 
 def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) -> list[Level]:
-    """Returns the levels of a library, those that are wanted or all, in the order in which it tries them.
+    """Return the levels of a library, those that are wanted or all, in the order in which it tries them.
 
     Raises:
         ExportError: the processor is no x86-64, or the library cannot have a level that is wanted.

@@ -22,7 +22,7 @@ _PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace
 
 
 def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None:
-    """Writes all of the library's C sources into a folder: those that all libraries share, and the network's own."""
+    """Write all of the library's C sources into a folder: those that all libraries share, and the network's own."""
     for source in (*files("anole.export").joinpath("c").iterdir(), files(runtime.__name__).joinpath("parallel.c")):
         if source.name.endswith((".c", ".h")):
             (folder / source.name).write_text(public_name(source.read_text(encoding="utf-8"), prefix), encoding="utf-8")
@@ -31,7 +31,7 @@ def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None
 
 
 def link_level(folder: Path, level: Level, kernels: Path) -> Path:
-    """Returns an object with the kernels of one level, of which only the table can be seen from outside.
+    """Return an object with the kernels of one level, of which only the table can be seen from outside.
 
     TVM wrote `kernels`, unless there are none. The folder has the sources, and gets the object.
 
@@ -60,7 +60,7 @@ def link_library(
     weights: Path | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Links the library, shared and static, into the folder `made`.
+    """Link the library, shared and static, into the folder `made`.
 
     The sources are in the other folder, and the levels are the objects of `link_level`. At most so many threads run the
     network, with the caller; the weights are given if they shall be in the library.

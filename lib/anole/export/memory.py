@@ -52,12 +52,12 @@ class _Life:
 
 
 def rounded(size_bytes: int) -> int:
-    """Returns a size rounded up to the alignment."""
+    """Return a size rounded up to the alignment."""
     return -(-size_bytes // ALIGNMENT) * ALIGNMENT
 
 
 def plan_buffers(sequence: KernelSequence) -> ArenaPlan:
-    """Places the buffers one by one, the largest first, each at the lowest offset that is free while it is alive."""
+    """Place the buffers one by one, the largest first, each at the lowest offset that is free while it is alive."""
     placed: list[tuple[int, _Life]] = []
     for life in sorted(_lives(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
         taken = sorted((at, at + each.size_bytes) for at, each in placed if each.overlaps(life))
@@ -102,7 +102,7 @@ class Weights:
 
 
 def pack_weights(constants: Sequence[NDArray[Any]]) -> Weights:
-    """Returns constants one behind the other, each aligned."""
+    """Return constants one behind the other, each aligned."""
     assert _HEADER.size == ALIGNMENT
     parts, offsets, size = [], [], ALIGNMENT
     for constant in constants:
@@ -116,7 +116,7 @@ def pack_weights(constants: Sequence[NDArray[Any]]) -> Weights:
 
 
 def checksum_of(body: bytes) -> int:
-    """Returns a checksum that is fast in C: in each of eight lanes of 64 bits, a polynomial modulo 2^64.
+    """Return a checksum that is fast in C: in each of eight lanes of 64 bits, a polynomial modulo 2^64.
 
     Its factor is odd, so that every change of a single word changes it.
     """

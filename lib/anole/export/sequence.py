@@ -93,7 +93,7 @@ class KernelSequence:
 
 
 def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Returns a module whose kernels get their results as arguments, as TVM has it before it plans memory."""
+    """Return a module whose kernels get their results as arguments, as TVM has it before it plans memory."""
     transform = relax.transform
     steps = (
         relax.backend.DispatchSampling(),
@@ -111,7 +111,7 @@ def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule
 
 
 def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
-    """Returns the sequence of a module that `lower_calls` returned, which has a number of outputs.
+    """Return the sequence of a module that `lower_calls` returned, which has a number of outputs.
 
     Raises:
         ExportError: the network does something that has no form in C.
@@ -142,7 +142,7 @@ class _Reader:
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], int] = {}
 
     def value(self, expression: ir.Expr) -> Any:
-        """Returns an operand, a tuple of values, or None for what is no tensor and is never read."""
+        """Return an operand, a tuple of values, or None for what is no tensor and is never read."""
         if isinstance(expression, relax.Var) and expression in self.values:
             return self.values[expression]
         if isinstance(expression, tirx.Var):
@@ -200,7 +200,7 @@ def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
 
 
 def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSequence:
-    """Returns the sequence with kernels that write results where the caller wants them, wherever possible."""
+    """Return the sequence with kernels that write results where the caller wants them, wherever possible."""
     moved: dict[int, int] = {}
     for number, result in enumerate(results):
         if result.place is TensorPlace.BUFFER and result.number not in moved:
@@ -244,7 +244,7 @@ def _operand(place: TensorPlace, number: int, ty: Any) -> Operand:
 
 
 def _extents(ty: Any) -> tuple[tuple[int, ...], tuple[str | None, ...] | None]:
-    """Returns a shape, and its extents that vary."""
+    """Return a shape, and its extents that vary."""
     extents = [largest(extent) for extent in ty.shape]
     shape = tuple(extent for extent in extents if extent is not None)
     if len(shape) < len(extents):

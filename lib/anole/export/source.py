@@ -94,12 +94,12 @@ class Layout:
 
 
 def size_bytes(info: TensorInfo) -> int:
-    """Returns the size of an input or output."""
+    """Return the size of an input or output."""
     return Operand(TensorPlace.INPUT, 0, info.shape, info.dtype).size_bytes
 
 
 def plan_text(network: Network) -> str:
-    """Returns the sizes and offsets that the library is compiled with."""
+    """Return the sizes and offsets that the library is compiled with."""
     layout, kernels = network.layout, network.kernels
     callers = sum(operand.place <= TensorPlace.OUTPUT for operand in network.operands)
     numbers = {
@@ -131,7 +131,7 @@ def plan_text(network: Network) -> str:
 
 
 def tables_text(network: Network) -> str:
-    """Returns the tables: levels of instructions, tensors, steps, inputs, outputs and copies."""
+    """Return the tables: levels of instructions, tensors, steps, inputs, outputs and copy."""
     layout, operands = network.layout, network.operands
     numbers: dict[Operand | str, int] = {operand: number for number, operand in enumerate(operands)}
     numbers |= {symbol: number for number, symbol in enumerate(network.ranges, len(operands))}
@@ -159,7 +159,7 @@ def tables_text(network: Network) -> str:
             _table("caller_row", "input_rows", callers[:count]),
             _table("caller_row", "output_rows", callers[count:]),
             _table("copy_row", "copy_rows", copies),
-            _table("range_row", "range_rows", (f"{{{each.least}, {each.most}}}," for each in network.ranges.values())),
+            _table("range_row", "range_rows", (f"{{{each.min}, {each.max}}}," for each in network.ranges.values())),
             "/* Computes the extents that vary. */",
             "static void set_extents(const int64_t* sizes, int64_t* extents) {",
             "  (void)sizes, (void)extents;",
@@ -170,7 +170,7 @@ def tables_text(network: Network) -> str:
 
 
 def extent_lines(network: Network) -> Iterator[str]:
-    """Yields the statements that compute the extents that vary from the sizes; raises ExportError for strange ones."""
+    """Yield the statements that compute the extents that vary from the sizes; raises ExportError for strange ones."""
     varying = [text for operand in network.operands for text in operand.varying or (None,) * len(operand.shape)]
     sizes = {name: f"sizes[{number}]" for number, name in enumerate(network.ranges)}
     # A range may have the name of a function.
@@ -186,12 +186,12 @@ def extent_lines(network: Network) -> Iterator[str]:
 
 
 def kernel_list_text(names: Iterable[str]) -> str:
-    """Returns the list of kernels, in the order of their numbers."""
+    """Return the list of kernels, in the order of their numbers."""
     return "".join(f"KERNEL({name})\n" for name in names)
 
 
 def table_name(level: Level) -> str:
-    """Returns the name of the table of a level's kernels."""
+    """Return the name of the table of a level's kernels."""
     return f"kernels_{level.identifier}"
 
 
@@ -220,5 +220,5 @@ def _level_row(level: Level) -> str:
 
 
 def _table(kind: str, name: str, rows: Iterable[str]) -> str:
-    """Returns a table in C, which is never empty: the standard has no empty arrays."""
+    """Return a table in C, which is never empty: the standard has no empty arrays."""
     return f"static const {kind} {name}[] = {{\n" + "".join(f"  {row}\n" for row in [*rows] or ["{0},"]) + "};\n"

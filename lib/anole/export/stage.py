@@ -35,10 +35,10 @@ _log = logging.getLogger(__name__)
 
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
-_MOST_BYTES_INSIDE = 1_500_000_000
+_MAX_BYTES_INSIDE = 1_500_000_000
 """Code reaches 2 GiB, and a program may have other libraries, too."""
 
-_MOST_ERROR = 1e-4
+_MAX_RELATIVE_ERROR = 1e-4
 """As in evaluations: levels of instructions differ by rounding, other weights by more."""
 
 
@@ -51,7 +51,7 @@ def export_build(
     options: Sequence[str] = (),
     check: bool = True,
 ) -> Network:
-    """Exports a build for a CPU, and returns what the library consists of.
+    """Export a build for a CPU, and return what the library consists of.
 
     Args:
         source: the build's folder.
@@ -111,8 +111,8 @@ def _of_largest_sizes(infos: Sequence[TensorInfo], operands: Sequence[Operand]) 
 def write_library(
     network: Network, kernels: Sequence[Path], scratch: Path, made: Path, prefix: str, options: Sequence[str]
 ) -> None:
-    """Writes the library and what comes with it, from an object with the kernels of each level."""
-    if network.weights_inside and len(network.weights.content) > _MOST_BYTES_INSIDE:
+    """Write the library and what comes with it, from an object with the kernels of each level."""
+    if network.weights_inside and len(network.weights.content) > _MAX_BYTES_INSIDE:
         raise ExportError("the weights are too large for a library; put them into a file: --weights file")
     users = user_files(network, version("anole"), prefix)
     weights = (scratch if network.weights_inside else made) / f"{prefix}{WEIGHTS_ENDING}"
@@ -132,7 +132,7 @@ def write_library(
 
 
 def check_library(build: Build, source: Path, wrapper: Path) -> None:
-    """Compares the outputs of a library, by its wrapper for Python, with those of its build in the folder `source`.
+    """Compare the outputs of a library, by its wrapper for Python, with those of its build in the folder `source`.
 
     The model, or Anole, may have changed since the build was compiled. Nothing is compared if this processor cannot
     run the library.
@@ -159,12 +159,12 @@ def check_library(build: Build, source: Path, wrapper: Path) -> None:
 
 
 def _compare(build: Build, found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], level: str) -> None:
-    """Compares the outputs of a library at a level of instructions with its build's; raises ExportError."""
+    """Compare the outputs of a library at a level of instructions with its build's; raise ExportError."""
     if all(mine.tobytes() == theirs.tobytes() for mine, theirs in zip(found, expected, strict=True)):
         _log.info("%s: its outputs are the build's, bit by bit", build.name)
         return
     distance = relative_error(found, expected)
-    if distance > _MOST_ERROR:
+    if distance > _MAX_RELATIVE_ERROR:
         raise ExportError(
             f"build {build.name}: the library's outputs differ from the build's by {distance:.1e}: the weights or "
             "Anole have changed since it was compiled; compile it again"

@@ -21,7 +21,7 @@ Pair = tuple[Any, Any]
 
 
 def rewrite_complex(program: torch.export.ExportedProgram) -> None:
-    """Replaces complex tensors in place in a program of core operators; unknown operators on them stay as they are."""
+    """Replace complex tensors in place in a program of core operators; unknown operators on them stay as they are."""
     nodes = [node for node in program.graph.nodes if any(map(_is_complex, [node, *node.all_input_nodes]))]
     pairs = _constant_pairs(program, nodes) if nodes else {}
     for node in nodes:
@@ -42,7 +42,7 @@ def rewrite_complex(program: torch.export.ExportedProgram) -> None:
 
 
 def _constant_pairs(program: torch.export.ExportedProgram, nodes: Sequence[torch.fx.Node]) -> dict[torch.fx.Node, Pair]:
-    """Returns new constants for the complex ones among some nodes."""
+    """Return new constants for the complex ones among some nodes."""
     values = given_values(program)
 
     def split(node: torch.fx.Node) -> Pair:
@@ -82,7 +82,7 @@ class _Emitter:
         return node
 
     def parts(self, operand: Any) -> Pair:
-        """Returns the real and the imaginary part of an operand, which may also be real, or a number."""
+        """Return the real and the imaginary part of an operand, which may also be real, or a number."""
         if not isinstance(operand, torch.fx.Node):
             return operand.real, operand.imag
         if operand in self.pairs:
@@ -91,7 +91,7 @@ class _Emitter:
         return (operand if is_float else self(_aten._to_copy.default, operand, dtype=torch.float32)), 0
 
     def whole(self, part: Any) -> torch.fx.Node:
-        """Returns a part of the node in the node's own shape."""
+        """Return a part of the node in the node's own shape."""
         shape = list(self.node.meta["val"].shape)
         if not isinstance(part, torch.fx.Node):
             return self(_aten.full.default, shape, float(part))
@@ -101,13 +101,13 @@ class _Emitter:
         return add_constant(self.program, f"fourier_{self.node.name}_{len(self.program.constants)}", value.float())
 
     def times(self, one: Any, other: Any, operator: Any = _aten.mul.Tensor) -> Any:
-        """Returns a product; one of the operands may be a number."""
+        """Return a product; one of the operands may be a number."""
         if not isinstance(one, torch.fx.Node):
             one, other = other, one
         return 0 if isinstance(one, (int, float)) or other == 0 else self(operator, one, other)
 
     def plus(self, one: Any, other: Any, sign: int = 1) -> Any:
-        """Returns a sum or a difference; one of the operands may be a zero."""
+        """Return a sum or a difference; one of the operands may be a zero."""
         if isinstance(other, (int, float)) and other == 0:
             return one
         if isinstance(one, (int, float)):
@@ -117,7 +117,7 @@ class _Emitter:
 
 
 def _each(emit: _Emitter, data: Any, *args: Any, **named: Any) -> Any:
-    """Applies an operator that works on both parts alike, such as a slice."""
+    """Apply an operator that works on both parts alike, such as a slice."""
     if named.keys() - {"memory_format"}:
         return None
     real, imaginary = emit.parts(data)
@@ -210,7 +210,7 @@ def _transformed(emit: _Emitter, pair: Pair, axes: Sequence[int], norm: int, for
 
 
 def _turned(size: int, norm: int, forward: bool) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Returns the real and the imaginary part of the transform's matrix, from time to frequency; None if too large."""
+    """Return the real and the imaginary part of the transform's matrix, from time to frequency; None if too large."""
     if size > _LONGEST:
         return None
     places = torch.arange(size)
@@ -220,7 +220,7 @@ def _turned(size: int, norm: int, forward: bool) -> tuple[torch.Tensor, torch.Te
 
 
 def _along(emit: _Emitter, parts: list[Any], axis: int, matrix: torch.Tensor, n_parts: int = 2) -> list[torch.fx.Node]:
-    """Returns the parts of a product of one axis with a matrix, whose rows and columns are those of all parts."""
+    """Return the parts of a product of one axis with a matrix, whose rows and columns are those of all parts."""
     rank = parts[0].meta["val"].dim()
     order = [*(at for at in range(rank) if at != axis % rank), axis % rank]
     last = [emit(_aten.permute.default, part, order) for part in parts]

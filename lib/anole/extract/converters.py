@@ -24,12 +24,12 @@ def _arguments(node: torch.fx.Node) -> list[Any]:
 
 
 def _three_arguments(node: torch.fx.Node) -> list[Any]:
-    """Returns the three arguments of a call, with None for omitted ones."""
+    """Return the three arguments of a call, with None for omitted ones."""
     return [*node.args, *[None] * (3 - len(node.args))]
 
 
 def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Returns the converter of a maximum or minimum along axes, or along all if none is named."""
+    """Return the converter of a maximum or minimum along axes, or along all if none is named."""
 
     def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
         data, axes, keeps = _three_arguments(node)
@@ -39,7 +39,7 @@ def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any],
 
 
 def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Rounds the source position down as torch does; TVM's importer takes the nearest centre."""
+    """Round the source position down as torch does; TVM's importer takes the nearest center."""
     data, size, factors = _three_arguments(node)
     value, emit = importer.env[data], importer.block_builder.emit
     inputs = extents(value)[2:]
@@ -55,7 +55,7 @@ def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def nearest_places(inputs: int, outputs: int, factor: float | None) -> NDArray[np.int64]:
-    """Returns the input index that torch's ``nearest`` takes for each output along a side, shape (outputs,).
+    """Return the input index that torch's ``nearest`` takes for each output along a side, shape (outputs,).
 
     A requested scale factor counts, even where it differs from the ratio of the sizes, unless the sizes are the same or
     double.
@@ -68,7 +68,7 @@ def nearest_places(inputs: int, outputs: int, factor: float | None) -> NDArray[n
 
 
 def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Returns the converter of a pool over so many axes; TVM's importer takes an empty stride for one of no axes."""
+    """Return the converter of a pool over so many axes; TVM's importer takes an empty stride for one of no axes."""
     pool, layout = (relax.op.nn.max_pool2d, "NCHW") if rank == 2 else (relax.op.nn.max_pool3d, "NCDHW")
 
     def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
@@ -84,7 +84,7 @@ def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
 
 
 def _with_statistics(convert: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Returns the converter of a norm that also returns its means and scales, which TVM's importer leaves out."""
+    """Return the converter of a norm that also returns its means and scales, which TVM's importer leaves out."""
 
     def converted(node: torch.fx.Node, importer: Any) -> ir.Expr:
         normal = getattr(importer, convert)(node)
@@ -100,7 +100,7 @@ def _with_statistics(convert: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
 
 
 def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Samples at places whose coordinates TVM expects before the axes of the image; its importer leaves them behind."""
+    """Sample at places whose coordinates TVM expects before the axes of the image; its importer leaves them behind."""
     whole, grid, method, padding, align = _arguments(node)
     emit = importer.block_builder.emit
     places = emit(relax.op.permute_dims(importer.env[grid], [0, 3, 1, 2]))
@@ -117,7 +117,7 @@ def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Takes elements by index tensors, which broadcast to each other, as one take of places in their axes.
+    """Take elements by index tensors, which broadcast to each other, as one take of places in their axes.
 
     TVM's importer takes along one axis after the other, which is another result unless each index has axes of its own,
     and takes negative indices for places before the first.
@@ -146,7 +146,7 @@ def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _index_put(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Refuses what decomposing has left; TVM's importer would take the mask for indices."""
+    """Refuse what decomposing has left; TVM's importer would take the mask for indices."""
     raise ValueError(
         "index_put writes a list of values where a mask is true, and the mask is not known before the network runs; "
         "write torch.where with as many values as the mask has"
@@ -187,7 +187,7 @@ _SIGMOID, _TANH, _RELU = (Activation(name) for name in ("sigmoid", "tanh", "relu
 
 
 def _recurrent(cell: Cell, *activations: Activation) -> Callable[[Any, Any], tuple[relax.Expr, ...]]:
-    """Returns the converter of an operator whose cells have these activation functions."""
+    """Return the converter of an operator whose cells have these activation functions."""
 
     def convert(node: Any, importer: Any) -> tuple[relax.Expr, ...]:
         return _Layers(cell, activations, node, importer).convert()
@@ -219,7 +219,7 @@ class _Layers:
         )
 
     def convert(self) -> tuple[relax.Expr, ...]:
-        """Returns the result of the last layer, and the last states of all."""
+        """Return the result of the last layer, and the last states of all."""
         data, last = self._data, []
         for layer in range(self._n_layers):
             y, *states = emit_recurrence(self._builder, self._own, self._operands(layer, data))
@@ -228,7 +228,7 @@ class _Layers:
         return data, *(self._joined(states) for states in zip(*last, strict=True))
 
     def _operands(self, layer: int, data: ir.Expr) -> Operands:
-        """Returns the operands of a layer; the weights of its directions lie one after the other."""
+        """Return the operands of a layer; the weights of its directions lie one after the other."""
         n_directions = self._own.directions
         n_weights = 4 if self._has_biases else 2
         start = layer * n_directions * n_weights
@@ -248,7 +248,7 @@ class _Layers:
         )
 
     def _ordered(self, weight: ir.Expr) -> ir.Expr:
-        """Returns a weight or a bias, whose first axis is (gates * hidden), with its gates in ONNX's order."""
+        """Return a weight or a bias, whose first axis is (gates * hidden), with its gates in ONNX's order."""
         shape, order = extents(weight), np.array(_ORDER[self._own.cell])
         apart = relax.op.reshape(weight, [GATES[self._own.cell], self._own.hidden, *shape[1:]])
         return relax.op.reshape(relax.op.take(apart, relax.const(order), 0, mode="clip"), shape)
@@ -300,12 +300,12 @@ CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
 
 @cache
 def known_operators() -> frozenset[str]:
-    """Returns the names of the operators that have a converter."""
+    """Return the names of the operators that have a converter."""
     return frozenset((*ExportedProgramImporter().convert_map, *CONVERTERS))
 
 
 def without_converter(program: torch.export.ExportedProgram) -> dict[str, str]:
-    """Returns the operators of a program that have no converter, and the layer in which each is used first."""
+    """Return the operators of a program that have no converter, and the layer in which each is used first."""
     layers: dict[str, str] = {}
     for node in program.graph.nodes:
         if node.op == "call_function" and node.target.__name__ not in known_operators():
@@ -314,6 +314,6 @@ def without_converter(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 
 def layer_of(node: torch.fx.Node) -> str:
-    """Returns the dotted name of the module that an operator of an exported program comes from."""
+    """Return the dotted name of the module that an operator of an exported program comes from."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     return str(stack[-1][0]) if stack else ""

@@ -9,8 +9,8 @@ from torch._decomp import decomposition_table
 
 from anole.extract.complex_pairs import rewrite_complex
 from anole.extract.converters import known_operators
+from anole.extract.decompositions import DECOMPOSITIONS, first_of
 from anole.extract.fold_program import fold_program
-from anole.extract.decompositions import REWORDED, first_of
 
 _aten = torch.ops.aten
 _WHOLE = (_aten.linear.default, _aten.matmul.default, _aten.max_pool2d.default, _aten.max_pool3d.default)
@@ -19,7 +19,7 @@ pools that also return places."""
 
 
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Returns a program in torch's core operators, plus recurrent layers, and products and linear layers of any rank.
+    """Return a program in torch's core operators, plus recurrent layers, and products and linear layers of any rank.
 
     What depends on no input is a constant in it.
     """
@@ -28,12 +28,12 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     # torch decomposes all calls of a recurrent operator, or none.
     for operator in (*_WHOLE, *(each for each, nodes in calls.items() if all(map(is_convertible, nodes)))):
         del table[operator]
-    for operator, reworded in REWORDED.items():
+    for operator, reworded in DECOMPOSITIONS.items():
         table[operator] = first_of([reworded, table[operator]]) if operator in table else reworded
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     tried: set[Any] = set()
     while more := {each: decomposition_table[each] for each in _unknown(decomposed) - tried}:
-        decomposed = decomposed.run_decompositions(REWORDED | more)
+        decomposed = decomposed.run_decompositions(DECOMPOSITIONS | more)
         tried |= more.keys()
     fold_program(decomposed)
     rewrite_complex(decomposed)
@@ -41,7 +41,7 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
 
 
 def _unknown(program: torch.export.ExportedProgram) -> set[Any]:
-    """Returns the operators that have no converter, although torch can decompose them; `rewrite_complex` has others."""
+    """Return the operators that have no converter, although torch can decompose them; `rewrite_complex` has others."""
     nodes = [node for node in program.graph.nodes if node.op == "call_function" and not _is_complex(node)]
     known = known_operators()
     return {node.target for node in nodes if node.target in decomposition_table and node.target.__name__ not in known}
@@ -57,12 +57,12 @@ RECURRENT = tuple(getattr(torch.ops.aten, name).input for name in ("lstm", "gru"
 
 
 def is_convertible(node: Any) -> bool:
-    """Returns whether a call, a node of a `torch.fx` graph, can be converted: in float32 and without projections."""
+    """Whether a call, a node of a `torch.fx` graph, can be converted: in float32 and without projections."""
     data, _, weights, has_biases, n_layers, _, is_training, is_bidirectional, _ = node.args
     n_own = n_layers * (2 if is_bidirectional else 1) * (4 if has_biases else 2)
     return data.meta["val"].dtype == torch.float32 and len(weights) == n_own and not is_training
 
 
 def count_layers(node: Any) -> int:
-    """Returns how many layers a call of a recurrent operator has; each is one product of all inputs."""
+    """Return how many layers a call of a recurrent operator has; each is one product of all inputs."""
     return int(node.args[4])

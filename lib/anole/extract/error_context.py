@@ -9,10 +9,10 @@ from anole.errors import ExtractError, cause
 
 
 @contextmanager
-def explained(
+def errors_as_extract_error(
     what: str, *failures: type[BaseException], line: int = -1, more: Callable[[BaseException], str] = lambda error: ""
 ) -> Iterator[None]:
-    """Raises ExtractError of what failed, with its cause; errors that say so already stay as they are.
+    """Raise ExtractError of what failed, with its cause; errors that say so already stay as they are.
 
     Args:
         what: the model, and what cannot be done with it.

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 
-_MOST_ELEMENTS = 2**24
+_MAX_ELEMENTS = 2**24
 """The largest number of elements of a tensor that is made; larger ones stay expressions."""
 
 _GIVEN = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 def fold_program(program: torch.export.ExportedProgram) -> None:
-    """Replaces each result that depends on no input by a constant, which torch evaluates much faster than TVM.
+    """Replace each result that depends on no input by a constant, which torch evaluates much faster than TVM.
 
     The program, which is changed, is one without side effects, as decomposing leaves it.
     """
@@ -30,7 +30,7 @@ def fold_program(program: torch.export.ExportedProgram) -> None:
 
 
 def given_values(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, Any]:
-    """Returns the values of the weights, by the node that reads each."""
+    """Return the values of the weights, by the node that reads each."""
     values = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
     targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.kind in _GIVEN}
     nodes = program.graph.find_nodes(op="placeholder")
@@ -38,7 +38,7 @@ def given_values(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, A
 
 
 def _evaluate(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> bool:
-    """Adds a node's value if all of its operands are known; returns whether it did."""
+    """Add a node's value if all of its operands are known; returns whether it did."""
     if not _is_pure(node) or any(operand not in values for operand in node.all_input_nodes) or _is_too_large(node):
         return False
     operator: Any = node.target
@@ -64,11 +64,11 @@ def _is_pure(node: torch.fx.Node) -> bool:
 def _is_too_large(node: torch.fx.Node) -> bool:
     results = torch.utils._pytree.tree_leaves(node.meta.get("val"))
     shapes = [each.shape for each in results if isinstance(each, torch.Tensor)]
-    return any(prod(size for size in shape if isinstance(size, int)) > _MOST_ELEMENTS for shape in shapes)
+    return any(prod(size for size in shape if isinstance(size, int)) > _MAX_ELEMENTS for shape in shapes)
 
 
 def add_constant(program: torch.export.ExportedProgram, name: str, value: torch.Tensor) -> torch.fx.Node:
-    """Returns the node of a new constant of a program."""
+    """Return the node of a new constant of a program."""
     first = next(iter(program.graph.nodes))
     with program.graph.inserting_before(first):
         placeholder: torch.fx.Node = program.graph.placeholder(name)

@@ -18,7 +18,7 @@ _INSTALLED = tuple(f"{place}{os.sep}" for place in _PLACES)
 
 
 def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
-    """Imports a module; neither it nor what belongs to it stays as it was loaded before.
+    """Import a module; neither it nor what belongs to it stays as it was loaded before.
 
     Args:
         name: the module's dotted name.
@@ -36,7 +36,7 @@ def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
 
 @contextmanager
 def sources_first(folder: Path) -> Iterator[None]:
-    """Puts a folder first on the import path, and compiles what is not installed from its source."""
+    """Put a folder first on the import path, and compile what is not installed from its source."""
     place, finder = str(folder), _Finder()
     sys.path.insert(0, place)
     sys.meta_path.insert(0, finder)

@@ -11,26 +11,26 @@ from tvm import ir, relax
 
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.error_context import explained
+from anole.extract.error_context import errors_as_extract_error
 from anole.extract.imported import Imported
 from anole.extract.passes.as_conv2d import as_conv2d
 from anole.extract.passes.canonicalize import canonicalize
 from anole.extract.passes.channels_last import lay_channels_last, sink_permutations
 from anole.extract.passes.drop_empty import drop_empty, reads_nothing
+from anole.extract.passes.drop_integer_round_trips import drop_integer_round_trips
 from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.join_branches import join_branches
-from anole.extract.passes.merge_affine import merge_affine
 from anole.extract.passes.low_precision import narrow
+from anole.extract.passes.merge_affine import merge_affine
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
 from anole.extract.passes.weight_only import WEIGHT_ONLY, scheme_of, store_weights
-from anole.extract.passes.drop_integer_round_trips import keep_whole_floats
 from anole.host.guard import step
 from anole.ir.convolutions import is_channels_last
 from anole.ir.mutators import bindings, operator_of
 from anole.ir.normalize_products import is_transposed_product, normalize_products, operands_of
-from anole.ir.symbols import usual_shape
+from anole.ir.symbols import typical_shape
 from anole.targets.base import Target
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
@@ -45,7 +45,7 @@ _PRODUCTS = {
     ("uint8", "int8", "int32"),
 }
 """The types of the operands and of the result of anchor operators."""
-_MOST_ELEMENTS = 2**31
+_MAX_ELEMENTS = 2**31
 """The largest number of elements of a value in a network; constants would otherwise be evaluated at any size."""
 
 
@@ -58,7 +58,7 @@ class Layer:
 
 
 def normalize(model: ModelSpec, imported: Imported) -> Imported:
-    """Returns the model with batch-norms folded, constants evaluated and NHWC inside; its interface stays as it is.
+    """Return the model with batch-norms folded, constants evaluated and NHWC inside; its interface stays as it is.
 
     Raises:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
@@ -78,7 +78,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     convert = [lay_channels_last, sink_permutations, absorb_pads, drop_idle_taps]
     once = transform.EliminateCommonSubexpr()
     plain = [
-        keep_whole_floats,
+        drop_integer_round_trips,
         transform.CanonicalizeBindings(),
         subpixel,
         normalize_products,
@@ -89,8 +89,8 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         once,
     ]
     module = imported.module
-    _refuse_giants(model, module)
-    failure = explained(f"model {model.name}: TVM cannot convert it")
+    _check_giants(model, module)
+    failure = errors_as_extract_error(f"model {model.name}: TVM cannot convert it")
     with failure, step("converting the network"), tvm.target.Target({"kind": "llvm"}):
         for change in (*images, *inference, *fold, *convert, *fold, *plain):
             module = change(module)
@@ -106,26 +106,26 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     return replace(imported, module=module, inputs=inputs, outputs=outputs)
 
 
-def narrowed_for(imported: Imported, target: Target) -> Imported:
-    """Returns a model in normal form in the types in which a target computes it; sums of whole numbers are exact."""
+def for_low_precision(imported: Imported, target: Target) -> Imported:
+    """Return a model in normal form in the types in which a target computes it; sums of whole numbers are exact."""
     stored = store_weights(imported.module, workload_of, target.narrowed)
     module = split_sums(narrow(stored, workload_of, target.narrowed))
     return imported if module is imported.module else replace(imported, module=module)
 
 
-def _refuse_giants(model: ModelSpec, module: tvm.IRModule) -> None:
-    """Raises ExtractError if a value of the network is too large to be computed."""
+def _check_giants(model: ModelSpec, module: tvm.IRModule) -> None:
+    """Raise ExtractError if a value of the network is too large to be computed."""
     for binding in bindings(module["main"]):
         shape = _shape(binding.var.ty)
-        if shape is not None and prod(shape) > _MOST_ELEMENTS:
+        if shape is not None and prod(shape) > _MAX_ELEMENTS:
             raise ExtractError(
                 f"model {model.name}: {operator_of(binding.value) or 'a value'} has the shape {list(shape)}; "
-                f"a value has at most {_MOST_ELEMENTS} elements"
+                f"a value has at most {_MAX_ELEMENTS} elements"
             )
 
 
 def find_layers(imported: Imported) -> list[Layer]:
-    """Returns the anchor operators in the order of execution, with the names of the model's layers where known."""
+    """Return the anchor operators in the order of execution, with the names of the model's layers where known."""
     values = [binding.value for binding in bindings(imported.module["main"])]
     anchors = [value for value in values if operator_of(value) in _ANCHORS or is_transposed_product(value)]
     is_named = len(anchors) == len(imported.anchors)
@@ -139,13 +139,13 @@ def find_layers(imported: Imported) -> list[Layer]:
 
 
 def workloads_of(module: tvm.IRModule) -> list[Workload]:
-    """Returns the distinct workloads of all functions of a module."""
+    """Return the distinct workloads of all functions of a module."""
     found = (workload_of(binding.value) for binding in bindings(module))
     return list(dict.fromkeys(workload for workload in found if workload is not None))
 
 
 def workload_of(call: ir.Expr) -> Workload | None:
-    """Returns the workload of an anchor operator in normal form, or None for any other expression."""
+    """Return the workload of an anchor operator in normal form, or None for any other expression."""
     if operator_of(call) == "relax.nn.conv2d":
         return _conv2d(call)
     if operator_of(call) == "relax.matmul":
@@ -157,7 +157,7 @@ def workload_of(call: ir.Expr) -> Workload | None:
 
 
 def _extents(expr: ir.Expr) -> tuple[int, ...]:
-    """Returns a shape that is known."""
+    """Return a shape that is known."""
     shape = _shape(expr.ty)
     assert shape is not None
     return shape
@@ -194,7 +194,7 @@ def _dense(call: ir.Call) -> Dense | None:
 
 
 def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
-    """Returns a batched product's workload; if the batch shares the right operand, it is one product of all rows."""
+    """Return a batched product's workload; if the batch shares the right operand, it is one product of all rows."""
     left, right = (_shape(operand.ty) for operand in operands_of(call))
     dtype = _dtype_of(call)
     if left is None or right is None or min(len(left), len(right)) < 2 or dtype not in ("float32", "uint8"):
@@ -213,7 +213,7 @@ def _has_constant_weight(call: ir.Call) -> bool:
 
 
 def _dtype_of(call: ir.Call) -> str:
-    """Returns the type of a call's left operand; empty if no workload has such operands and such a result."""
+    """Return the type of a call's left operand; empty if no workload has such operands and such a result."""
     left, right = (str(operand.ty.dtype) for operand in operands_of(call))
     is_known = (left, right, str(call.ty.dtype)) in _PRODUCTS
     return left if is_known else ""
@@ -228,7 +228,7 @@ def _is_exact(call: ir.Call) -> bool:
 
 
 def _shape(ty: Any) -> tuple[int, ...] | None:
-    return usual_shape(getattr(ty, "shape", None))
+    return typical_shape(getattr(ty, "shape", None))
 
 
 def _static(model: ModelSpec, info: TensorInfo, ty: Any) -> TensorInfo:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anole.codec import decode, encode
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError, cause
 from anole.files import write_atomically
-from anole.codec import from_plain, to_plain
 from anole.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def write_network(path: Path, imported: Imported) -> None:
     infos = tuple(TensorInfo("", each.shape, str(each.dtype)) for each in weights)
     interface = imported.inputs, imported.outputs, imported.anchors, imported.prepared
     head = _Head(ir.save_json([module, list(found.values())]), infos, *interface)
-    line = json.dumps(to_plain(head)).encode() + b"\n"
+    line = json.dumps(encode(head)).encode() + b"\n"
     parts: list[bytes | memoryview] = [line, bytes(-len(line) % _ALIGNMENT_BYTES)]
     for each in weights:
         parts += [each.reshape(-1).view(np.uint8).data, bytes(-each.nbytes % _ALIGNMENT_BYTES)]
@@ -79,7 +79,7 @@ def read_network(path: Path) -> Imported:
 
     try:
         with path.open("rb") as stream:
-            head, at = from_plain(_Head, parse_json(stream.readline())), stream.tell()
+            head, at = decode(_Head, parse_json(stream.readline())), stream.tell()
         content = np.memmap(path, np.uint8, "r")
         module, variables = ir.load_json(head.module)
         weights = {}

@@ -18,7 +18,7 @@ EXTRACT_VERSION = 19
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Collects no cycles of objects meanwhile.
+    """Collect no cycles of objects meanwhile.
 
     Importing torch, tracing and converting make millions of objects of which nearly all last; the collector would visit
     them again and again, for a quarter of the time.
@@ -34,7 +34,7 @@ def paused_collector() -> Iterator[None]:
 
 @paused_collector()
 def load_model(model: ModelSpec, redrawn: bool = False) -> Imported:
-    """Imports a model and brings it into the normal form from which tasks are read and builds are compiled.
+    """Import a model and brings it into the normal form from which tasks are read and builds are compiled.
 
     A model with ranges becomes one network for all of their sizes. `redrawn` replaces the weights of a torch model.
 
@@ -43,9 +43,9 @@ def load_model(model: ModelSpec, redrawn: bool = False) -> Imported:
     """
     if not model.ranges:
         return _load(model, redrawn)
-    from anole.extract.symbolic_shapes import generalised
+    from anole.extract.symbolic_shapes import with_symbolic_shapes
 
-    return generalised(model, lambda fixed: _load(fixed, redrawn))
+    return with_symbolic_shapes(model, lambda fixed: _load(fixed, redrawn))
 
 
 def _load(model: ModelSpec, redrawn: bool) -> Imported:

@@ -18,7 +18,7 @@ from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of a quantised layer, whose data and weights are integers less their zero points.
+    """The scales of a quantized layer, whose data and weights are integers less their zero points.
 
     Data and W are in float32, R is of the type that the recurrence names.
 
@@ -46,7 +46,7 @@ class Operands:
         initial_h, initial_c: shape (directions, batch, hidden); None for zeros.
         peepholes: shape (directions, 3 * hidden), if the recurrence has them.
         lengths: shape (batch,), if the recurrence has them.
-        scales: the scales, if the recurrence is quantised.
+        scales: the scales, if the recurrence is quantized.
     """
 
     data: ir.Expr
@@ -61,7 +61,7 @@ class Operands:
 
 
 def emit_recurrence(builder: relax.BlockBuilder, recurrence: Recurrence, operands: Operands) -> list[relax.Var]:
-    """Returns the results of a recurrent layer: its states after each step, the last one, and an LSTM's last cell."""
+    """Return the results of a recurrent layer: its states after each step, the last one, and an LSTM's last cell."""
     return _Emitter(builder, recurrence, operands).results()
 
 
@@ -89,7 +89,7 @@ class _Emitter:
         return [self._builder.emit(relax.TupleGetItem(found, index)) for index in range(len(types))]
 
     def _projected(self) -> ir.Expr:
-        """Returns the product of all inputs and the weights W, with the biases."""
+        """Return the product of all inputs and the weights W, with the biases."""
         own, scales = self._own, self._operands.scales
         directions, inputs = own.directions, extents(self._operands.data)[-1]
         weight = self._reshaped(self._operands.weight, [directions, own.gates, own.hidden, inputs])
@@ -106,7 +106,7 @@ class _Emitter:
         return self._reshaped(found, [*extents(self._operands.data)[:2], directions, own.gates, own.padded])
 
     def _whole_product(self, weight: ir.Expr, parts: Sequence[slice]) -> ir.Expr:
-        """Returns the product of whole numbers, of type int32; see `anole.extract.onnx.operators.integer_products`."""
+        """Return the product of whole numbers, of type int32; see `anole.extract.onnx.operators.integer_products`."""
         data, rank = self._operands.data, len(extents(self._operands.data))
         products = []
         for part in parts:
@@ -121,7 +121,7 @@ class _Emitter:
         return reduce(lambda total, product: self._emit(relax.op.add(total, product)), products)
 
     def _packed(self) -> ir.Expr:
-        """Returns the weights R, block by block."""
+        """Return the weights R, block by block."""
         own = self._own
         weight = self._reshaped(self._operands.recurrent, [own.directions, own.gates, own.hidden, own.hidden])
         shape = [own.directions, own.gates, own.blocks, LANES, own.hidden]
@@ -129,7 +129,7 @@ class _Emitter:
         return self._emit(relax.op.permute_dims(blocks, [0, 2, 4, 1, 3]))
 
     def _outer_bias(self) -> ir.Expr:
-        """Returns the sum of both biases, of shape (columns,), without the one that is added within the loop."""
+        """Return the sum of both biases, of shape (columns,), without the one that is added within the loop."""
         own, outer = self._own, np.ones((1, self._own.gates, 1), np.float32)
         if own.reset_after:
             outer[:, HIDDEN] = 0
@@ -137,7 +137,7 @@ class _Emitter:
         return self._reshaped(self._emit(relax.op.add(self._bias_of(0), inner)), [self._columns])
 
     def _hidden_bias(self) -> ir.Expr | None:
-        """Returns the bias that is added within the loop, of shape (directions, padded)."""
+        """Return the bias that is added within the loop, of shape (directions, padded)."""
         own = self._own
         if not own.reset_after:
             return None
@@ -147,14 +147,14 @@ class _Emitter:
         return self._reshaped(self._emit(hidden), [own.directions, own.padded])
 
     def _bias_of(self, which: int) -> ir.Expr:
-        """Returns the bias of W (0) or of R (1), of shape (directions, gates, padded)."""
+        """Return the bias of W (0) or of R (1), of shape (directions, gates, padded)."""
         own = self._own
         both = self._reshaped(self._operands.bias, [own.directions, 2, own.gates * own.hidden])
         one = self._emit(relax.op.take(both, relax.const(np.array([which])), 1, mode="clip"))
         return self._by_gates(self._reshaped(one, [own.directions, own.gates * own.hidden]), own.gates)
 
     def _by_gates(self, value: ir.Expr, gates: int) -> ir.Expr:
-        """Returns numbers for each hidden unit, or for each direction, in shape (directions, gates, padded)."""
+        """Return numbers for each hidden unit, or for each direction, in shape (directions, gates, padded)."""
         own = self._own
         if extents(value)[1] == 1:
             ones = relax.const(np.ones((1, gates, own.padded), np.float32))
@@ -166,7 +166,7 @@ class _Emitter:
         return _zeros(own.directions, own.batch, own.hidden) if value is None else value
 
     def _filled(self, value: ir.Expr) -> ir.Expr:
-        """Returns values with zeros behind the hidden units, which are along the third axis."""
+        """Return values with zeros behind the hidden units, which are along the third axis."""
         directions, gates, hidden, *rest = extents(value)
         if hidden == self._own.padded:
             return value

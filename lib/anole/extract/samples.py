@@ -1,4 +1,4 @@
-"""Samples of a model's inputs on which it is quantised: those that its entry names, or random ones."""
+"""Samples of a model's inputs on which it is quantized: those that its entry names, or random ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Sample = Sequence[NDArray[Any]]
 
 
 def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
-    """Returns a model's own calibration samples, or standard normal ones; raises BuildError if its own do not fit."""
+    """Return a model's own calibration samples, or standard normal ones; raise BuildError if its own do not fit."""
     if model.calibration is None:
         rng = np.random.default_rng(0)
         return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM)]

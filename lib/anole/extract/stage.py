@@ -27,7 +27,7 @@ def extract_model(
     tasks_dir: Path,
     files: str | None = None,
 ) -> None:
-    """Writes a model's manifest for a target, its network, and the files of all its tasks.
+    """Write a model's manifest for a target, its network, and the files of all its tasks.
 
     The manifest is written last: its presence means that all else exists. Models share the folder of tasks; a file
     that holds its task already stays untouched. The manifest records `files`, the digest of the model's own files.
@@ -48,5 +48,5 @@ def extract_model(
 
 
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the versions of everything that decides how a model is split into tasks for a target."""
+    """Return the versions of everything that decides how a model is split into tasks for a target."""
     return {"extract": EXTRACT_VERSION, **get_target(description).template_versions}

@@ -24,7 +24,7 @@ from anole.errors import ExtractError
 from anole.extract.imported import Imported
 from anole.ir.mutators import bindings, operator_of, value_of
 from anole.ir.ranges import SizeRange
-from anole.ir.symbols import are_numbers, symbol_names, symbol_of, text_of, usual, varying_texts
+from anole.ir.symbols import all_static, size_hint, symbol_names, symbol_of, text_of, varying_texts
 from anole.targets.shared.recurrence import recurrence_of
 from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
@@ -38,12 +38,12 @@ LARGEST = "tir_var_upper_bound"
 """TVM's attribute of a function: the largest values of its symbols, for which it plans memory."""
 
 
-class Differs(ValueError):
+class ShapeDependentGraph(ValueError):
     """Networks of several sizes differ in more than sizes."""
 
 
-def generalised(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Imported:
-    """Returns a model's network for all sizes of its ranges.
+def with_symbolic_shapes(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Imported:
+    """Return a model's network for all sizes of its ranges.
 
     Args:
         model: the model, with ranges.
@@ -56,13 +56,13 @@ def generalised(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Impo
     networks = [load(model.at(sizes)) for sizes in samples]
     try:
         module = _Joiner(model.ranges, samples, [each.module for each in networks]).joined()
-    except Differs as error:
+    except ShapeDependentGraph as error:
         ranges = ", ".join(f"{name}: {each}" for name, each in model.ranges.items())
         raise ExtractError(
             f"model {model.name}: no network serves all sizes of {ranges}: {error}. "
             "Give fixed sizes, and a model for each"
         ) from error
-    most = {name: sizes.most for name, sizes in symbol_names(model.ranges).items()}
+    most = {name: sizes.max for name, sizes in symbol_names(model.ranges).items()}
     main = module["main"].with_attr(LARGEST, most)
     module.update_func(module.get_global_var("main"), main)
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
@@ -72,16 +72,16 @@ def generalised(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Impo
 
 
 def _check_images(model: ModelSpec, main: relax.Function) -> None:
-    """Raises ExtractError if more of a convolution's data varies than its batch."""
+    """Raise ExtractError if more of a convolution's data varies than its batch."""
     for binding in bindings(main):
         if operator_of(binding.value) != "relax.nn.conv2d":
             continue
         shape = list(binding.value.args[0].ty.shape)
-        if not are_numbers(shape[1:]):
+        if not all_static(shape[1:]):
+            found = ", ".join(str(size_hint(each) or each) for each in shape)
             raise ExtractError(
-                f"model {model.name}: found a convolution of data of shape "
-                f"[{', '.join(str(usual(each) or each) for each in shape)}]; only the first extent of images, their "
-                "batch, may be in a range"
+                f"model {model.name}: found a convolution with data of shape [{found}]; "
+                "only the batch, the first dimension of images, may be a range"
             )
 
 
@@ -90,7 +90,7 @@ def _varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorI
 
 
 def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
-    """Yields sizes: the usual and the low one of each range, in all combinations, and then the largest of all."""
+    """Yield sizes: the usual and the low one of each range, in all combinations, and then the largest of all."""
     for choice in product(*(each.samples[:2] for each in model.ranges.values())):
         yield dict(zip(model.ranges, choice, strict=True))
     yield {name: each.samples[2] for name, each in model.ranges.items()}
@@ -116,14 +116,14 @@ class _Joiner:
         self._builder = relax.BlockBuilder()
 
     def joined(self) -> tvm.IRModule:
-        """Returns the module of all sizes."""
+        """Return the module of all sizes."""
         mains = [module["main"] for module in self._modules]
         params = [self._param(each) for each in zip(*(main.params for main in mains), strict=True)]
         bound = [list(bindings(main)) for main in mains]
         for sizes, found in zip(self._samples, bound, strict=True):
             if len(found) != len(bound[0]):
-                first = f"{len(bound[0])} operators at {_told(self._samples[0])}"
-                raise Differs(f"it has {first}, {len(found)} at {_told(sizes)}")
+                first = f"{len(bound[0])} operators at {_describe(self._samples[0])}"
+                raise ShapeDependentGraph(f"it has {first}, {len(found)} at {_describe(sizes)}")
         with self._builder.function("main", params):
             with self._builder.dataflow():
                 for each in zip(*bound, strict=True):
@@ -145,11 +145,11 @@ class _Joiner:
     def _joined(self, each: Sequence[ir.Expr]) -> ir.Expr:
         first = each[0]
         if any(type(other) is not type(first) for other in each):
-            raise Differs("its operators are others at other sizes")
+            raise ShapeDependentGraph("its operators are others at other sizes")
         if isinstance(first, relax.Var):
             (found, *others) = (known[variable] for known, variable in zip(self._known, each, strict=True))
             if any(not found.same_as(other) for other in others):
-                raise Differs("its values are read by others at other sizes")
+                raise ShapeDependentGraph("its values are read by others at other sizes")
             return found
         if isinstance(first, ir.GenericConst):
             return self._constant([value_of(constant) for constant in each], first)
@@ -167,32 +167,38 @@ class _Joiner:
             return self._kernel(each)
         for other in each[1:]:
             if not _is_same(first, other):
-                raise Differs(f"it computes with {first} at {_told(self._samples[0])} and with {other} at others")
+                raise ShapeDependentGraph(
+                    f"it computes with {first} at {_describe(self._samples[0])} and with {other} at others"
+                )
         return first
 
     def _kernel(self, variables: Sequence[ir.GlobalVar]) -> ir.GlobalVar:
-        """Returns the kernel of a recurrent layer, whose steps and batch may vary."""
+        """Return the kernel of a recurrent layer, whose steps and batch may vary."""
         layers = [recurrence_of(module[variable]) for module, variable in zip(self._modules, variables, strict=True)]
         first = layers[0]
         alike = [each and first and replace(each, steps=first.steps, batch=first.batch) for each in layers]
         if first is None or any(each != first for each in alike):
-            raise Differs("it has other functions at other sizes")
+            raise ShapeDependentGraph("it has other functions at other sizes")
         steps, batch = (self._symbol(name, [getattr(layer, name) for layer in layers]) for name in ("steps", "batch"))
         joined = replace(first, steps_symbol=steps, batch_symbol=batch)
         return self._builder.add_func(recurrent_kernel(joined), joined.cell)
 
     def _symbol(self, name: str, values: Sequence[int]) -> str | None:
-        """Returns the name of the range that a recurrent layer's extent is; None if it is fixed."""
+        """Return the name of the range that a recurrent layer's extent is; None if it is fixed."""
         size = self._size([tirx.IntImm("int64", value) for value in values])
         if not isinstance(size, (tirx.IntImm, tirx.Var)):
-            raise Differs(f"found {name} = {text_of(size)} of a recurrent layer; allowed: fixed, or a range")
+            raise ShapeDependentGraph(
+                f"found {name} = {text_of(size)} of a recurrent layer; allowed: fixed, or a range"
+            )
         return str(size.name) if isinstance(size, tirx.Var) else None
 
     def _call(self, calls: Sequence[ir.Call]) -> ir.Expr:
         first, name = calls[0], operator_of(calls[0])
         for other in calls[1:]:
             if not _is_same(first.op, other.op) or not _is_same(first.attrs, other.attrs):
-                raise Differs(f"{name or 'a function'} is another operator, or has other attributes, at other sizes")
+                raise ShapeDependentGraph(
+                    f"{name or 'a function'} is another operator, or has other attributes, at other sizes"
+                )
         operands = [self._joined(operands) for operands in _together(call.args for call in calls)]
         types = [self._type(types) for types in _together(call.ty_args for call in calls)]
         return ir.Call(first.op, operands, first.attrs, types)
@@ -206,7 +212,7 @@ class _Joiner:
         )
 
     def _size(self, numbers: Sequence[Any]) -> Any:
-        """Returns the number of all sizes: a sum of products of sizes, with whole factors."""
+        """Return the number of all sizes: a sum of products of sizes, with whole factors."""
         values, dtype = [int(number) for number in numbers], str(numbers[0].ty.dtype)
         if len(set(values)) == 1:
             return tirx.IntImm(dtype, values[0])
@@ -230,14 +236,16 @@ class _Joiner:
             sum(factor * _product(sizes[name] for name in kept) for kept, factor in factors.items()) for sizes in others
         ]
         if found != values[len(corners) :] or any(factor.denominator > 1 for factor in factors.values()):
-            raise Differs(f"a size is {', '.join(map(str, values))} at {'; '.join(map(_told, self._samples))}")
+            raise ShapeDependentGraph(
+                f"a size is {', '.join(map(str, values))} at {'; '.join(map(_describe, self._samples))}"
+            )
         total: Any = tirx.IntImm("int64", 0)
         for kept, factor in factors.items():
             total = total + reduce(mul, (self._symbols[name] for name in kept), tirx.IntImm("int64", int(factor)))
         return self._analyzer.simplify(total)
 
     def _constant(self, values: Sequence[Any], first: ir.GenericConst) -> ir.Expr:
-        """Returns a constant of all sizes, which may be a part of the largest one, from its first element on."""
+        """Return a constant of all sizes, which may be a part of the largest one, from its first element on."""
         if all(np.array_equal(value, values[0], equal_nan=value.dtype.kind == "f") for value in values):
             return first
         largest = values[-1]
@@ -245,7 +253,7 @@ class _Joiner:
             part = largest[tuple(slice(size) for size in value.shape)] if value.ndim == largest.ndim else None
             if part is None or not np.array_equal(part, value, equal_nan=value.dtype.kind == "f"):
                 shapes = ", ".join(str(list(each.shape)) for each in (values[0], largest))
-                raise Differs(f"it computes with constants that depend on the size, of shapes {shapes}")
+                raise ShapeDependentGraph(f"it computes with constants that depend on the size, of shapes {shapes}")
         axes = [axis for axis in range(largest.ndim) if len({value.shape[axis] for value in values}) > 1]
         ends = [self._size([tirx.IntImm("int64", value.shape[axis]) for value in values]) for axis in axes]
         whole = self._builder.emit(relax.const(largest, str(largest.dtype)))
@@ -253,11 +261,11 @@ class _Joiner:
 
 
 def _together(parts: Any) -> list[tuple[Any, ...]]:
-    """Returns what is at the same place in several lists; raises Differs if one is longer."""
+    """Return what is at the same place in several lists; raises ShapeDependentGraph if one is longer."""
     try:
         return list(zip(*parts, strict=True))
     except ValueError as error:
-        raise Differs("its values have other numbers of axes at other sizes") from error
+        raise ShapeDependentGraph("its values have other numbers of axes at other sizes") from error
 
 
 def _product(factors: Any) -> int:
@@ -268,5 +276,5 @@ def _is_same(one: Any, other: Any) -> bool:
     return one is other or (one is not None and other is not None and bool(tvm_ffi.structural_equal(one, other)))
 
 
-def _told(sizes: Sizes) -> str:
+def _describe(sizes: Sizes) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.items())

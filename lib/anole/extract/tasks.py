@@ -20,7 +20,7 @@ def extract_tasks(
     files: str | None = None,
     imported: Imported | None = None,
 ) -> tuple[Manifest, list[Task]]:
-    """Extracts the distinct tasks of a model on a target.
+    """Extract the distinct tasks of a model on a target.
 
     Args:
         model: the model's entry.
@@ -36,11 +36,11 @@ def extract_tasks(
     Raises:
         ExtractError: the model cannot be loaded or imported.
     """
-    from anole.extract.graph import find_layers, narrowed_for
+    from anole.extract.graph import find_layers, for_low_precision
 
     layers: dict[Workload, list[str]] = {}
     imported = imported if imported is not None else load_model(model)
-    for position, layer in enumerate(find_layers(narrowed_for(imported, target))):
+    for position, layer in enumerate(find_layers(for_low_precision(imported, target))):
         if target.takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)
     tasks = [Task(workload, target.description, target.template_version(workload)) for workload in layers]

@@ -21,7 +21,7 @@ from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.binding import Binding, bind
 from anole.extract.decompose import RECURRENT, count_layers, decompose
-from anole.extract.error_context import explained
+from anole.extract.error_context import errors_as_extract_error
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.imported import Imported
 from anole.extract.weights import draw_weights
@@ -37,7 +37,7 @@ _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
 def import_torch(model: ModelSpec, redrawn: bool = False) -> Imported:
-    """Imports a torch model through `torch.export`.
+    """Import a torch model through `torch.export`.
 
     Raises:
         ExtractError: the model cannot be made, does not run on its inputs, or has an operator that TVM lacks.
@@ -50,10 +50,12 @@ def import_torch(model: ModelSpec, redrawn: bool = False) -> Imported:
         # Some networks complete themselves when they run; of those that do not run, the message is about that.
         network = make_network(model, redrawn)
         run_network(model, network, arguments)
-        with explained(f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_place):
+        with errors_as_extract_error(
+            f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_place
+        ):
             program = _traced(network, binding, arguments)
     if written := program.graph_signature.buffers_to_mutate:
-        _refuse_state(model, sorted(set(written.values())), make_network(model, redrawn))
+        _check_state(model, sorted(set(written.values())), make_network(model, redrawn))
     # The program has its inputs in the order in which torch flattens the arguments.
     keywords = program.call_spec.in_spec.child(1)
     return import_program(model, program, arguments, (*binding.positional, *keywords.context))
@@ -76,11 +78,11 @@ def import_program(
 
     from anole.extract.converters import CONVERTERS
 
-    _refuse_unknown(model, program)
+    _check_unknown(model, program)
     output = _keep_tensors(program)
     if not output:
         raise ExtractError(f"model {model.name}: returned no tensor")
-    with explained(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
+    with errors_as_extract_error(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
         options = {"unwrap_unit_return_tuple": True, "run_ep_decomposition": False}
         module = from_exported_program(program, custom_convert_map=CONVERTERS, **options)
     module = _with_inputs(module, list(arguments), list(arguments if order is None else order))
@@ -158,7 +160,7 @@ def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
     return [each.meta["val"] for each, _ in kept]
 
 
-def _refuse_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Module) -> None:
+def _check_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Module) -> None:
     """Raise ExtractError if what a network wrote to these buffers in earlier calls changes its outputs."""
     given = example_inputs(model)
     other = {name: value.logical_not() if value.dtype is torch.bool else 1 - value for name, value in given.items()}
@@ -174,8 +176,8 @@ def _refuse_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Mo
         )
 
 
-def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
-    """Raises ExtractError if TVM cannot import a program's operators or outputs."""
+def _check_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
+    """Raise ExtractError if TVM cannot import a program's operators or outputs."""
     from anole.extract.converters import without_converter
 
     returned = torch.utils._pytree.tree_leaves(program.graph.output_node().args)
@@ -193,7 +195,7 @@ def _refuse_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> 
 
 
 def make_network(model: ModelSpec, redrawn: bool = False) -> torch.nn.Module:
-    """Returns the network in inference mode; its random weights, if it has any, are the same in every process.
+    """Return the network in inference mode; its random weights, if it has any, are the same in every process.
 
     Networks of torchvision come without weights of their own. `redrawn` replaces the weights of any network.
 
@@ -214,7 +216,7 @@ def make_network(model: ModelSpec, redrawn: bool = False) -> torch.nn.Module:
 
 
 def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
-    """Returns random inputs of a model, the same in every process.
+    """Return random inputs of a model, the same in every process.
 
     Raises:
         ExtractError: the model's entry gives no shapes, or one that does not fit into the memory.
@@ -222,12 +224,12 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
     if not model.inputs:
         raise ExtractError(f"model {model.name}: found no `inputs`; a torch model needs the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
-    with explained(f"model {model.name}: its `inputs` cannot be made", RuntimeError, MemoryError, line=0):
+    with errors_as_extract_error(f"model {model.name}: its `inputs` cannot be made", RuntimeError, MemoryError, line=0):
         return {name: _draw(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
 
 
 def _draw(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
-    """Returns standard normal values, or zeros and ones for integer types: indices that are valid in every table."""
+    """Return standard normal values, or zeros and ones for integer types: indices that are valid in every table."""
     if dtype is None:
         return torch.randn(*shape, generator=generator)
     return torch.randint(0, 2, shape, generator=generator).to(getattr(torch, dtype))
@@ -236,13 +238,15 @@ def _draw(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -
 def run_network(
     model: ModelSpec, network: torch.nn.Module, arguments: dict[str, torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
-    """Runs a network and returns its outputs in order.
+    """Run a network and return its outputs in order.
 
     Raises:
         ExtractError: it does not accept the inputs, or returns something other than tensors.
     """
     shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
-    failure = explained(f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0, more=_place)
+    failure = errors_as_extract_error(
+        f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0, more=_place
+    )
     with failure, step("running the network"), torch.no_grad():
         return _tensors(model, bind(model, network).call(network, list(arguments.values())))
 
@@ -263,7 +267,7 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
             f"model {model.name}: found source torchvision:{model.location}, which is not a torchvision model; "
             f"{suggestion(model.location, known)}"
         )
-    with explained(f"model {model.name}: torchvision cannot make {model.location}", line=0):
+    with errors_as_extract_error(f"model {model.name}: torchvision cannot make {model.location}", line=0):
         builder = get_model_builder(model.location)
         # A detector or a segmentation model would otherwise download weights for its backbone.
         no_weights = {name: None for name in inspect.signature(builder).parameters if name.startswith("weights")}
@@ -276,13 +280,15 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
     if not name or not attribute:
         raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
     with sources_first(Path.cwd()), step(f"the factory {name}:{attribute}"):
-        with explained(f"model {model.name}: cannot import {name} (searched {Path.cwd()} first)", *_FAILURES, line=0):
+        with errors_as_extract_error(
+            f"model {model.name}: cannot import {name} (searched {Path.cwd()} first)", *_FAILURES, line=0
+        ):
             module = import_fresh(name, model_files(model.source, Path.cwd()))
         factory = getattr(module, attribute, None)
         if not callable(factory):
             found = "nothing" if factory is None else f"a {type(factory).__name__}"
             raise ExtractError(f"model {model.name}: found {found} at {name}:{attribute}; expected a callable")
-        with explained(f"model {model.name}: {name}:{attribute}() failed", *_FAILURES, line=0):
+        with errors_as_extract_error(f"model {model.name}: {name}:{attribute}() failed", *_FAILURES, line=0):
             network = factory()
     if not isinstance(network, torch.nn.Module):
         raise ExtractError(

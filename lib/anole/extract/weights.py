@@ -1,6 +1,6 @@
 """Draws weights for a network that has none: every layer then matters, and the outputs depend on the input.
 
-Networks as their authors initialise them often compute almost the same for every input: layers begin at zero, scales
+Networks as their authors initialize them often compute almost the same for every input: layers begin at zero, scales
 at 1e-6, and what is left of the input shrinks from layer to layer. No comparison of outputs would find a wrong layer.
 """
 
@@ -29,10 +29,10 @@ _SIZE = 0.5
 """The root mean square of what a layer adds to its bias. Products of what layers compute, as in gates and attention,
 would enlarge every difference if it were one, also that of rounding."""
 
-_ENOUGH = 64
+_MIN_VALUES_PER_CHANNEL = 64
 """A channel with so many values counts as much as all channels together."""
 
-_LEAST = 0.25
+_MIN_RELATIVE_VARIANCE = 0.25
 """The least variance of a channel, relative to the mean over all channels."""
 
 _CACHED = 2**16
@@ -41,7 +41,7 @@ _CACHED = 2**16
 _PATCHES = 8
 """Patches of equal values along each axis of the second input: networks shall work on more than noise."""
 
-_SMALL = 0.1
+_TINY_SCALE = 0.1
 """Scales below it are drawn as if they were a half: a layer behind a scale of 1e-6 does not matter, nor does the input
 where shifts are larger than what a layer scales."""
 
@@ -56,7 +56,7 @@ def draw_weights(
     arguments: Sequence[torch.Tensor],
     call: Callable[[torch.nn.Module, Sequence[torch.Tensor]], Any] = call_by_position,
 ) -> None:
-    """Changes a network's weights in place, the same in every process, so that its outputs depend on its inputs.
+    """Change a network's weights in place, the same in every process, so that its outputs depend on its inputs.
 
     Whatever is constant is drawn at random. Then the network runs once on two inputs, in double precision; each
     convolution and linear layer is scaled so that what it adds to its bias has one root mean square, and each
@@ -78,7 +78,7 @@ def draw_weights(
 
 @contextmanager
 def _in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Gives a copy in double precision, since networks may keep what they compute, or the network if it has no copy."""
+    """Give a copy in double precision, since networks may keep what they compute, or the network if it has no copy."""
     wide = {id(value): _widened(value) for value in (*network.parameters(), *network.buffers())}
     try:
         copied = copy.deepcopy(network, dict(wide))
@@ -96,35 +96,35 @@ def _in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def _widened(value: torch.Tensor) -> torch.Tensor:
-    """Returns a copy of a weight, in double precision if it is a floating-point number."""
+    """Return a copy of a weight, in double precision if it is a floating-point number."""
     copied = value.detach().to(torch.float64 if value.is_floating_point() else value.dtype, copy=True)
     is_parameter = isinstance(value, torch.nn.Parameter)
     return torch.nn.Parameter(copied, value.requires_grad) if is_parameter else copied
 
 
 def _vary(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> None:
-    """Draws a weight whose values are all equal, and scales the factors of channels to one if all are small."""
+    """Draw a weight whose values are all equal, and scales the factors of channels to one if all are small."""
     if not weight.is_floating_point() or not weight.numel():
         return
     if not torch.all(weight == weight.flatten()[0]):
         if weight.dim() == 1 and not name.endswith("bias"):
             size = float(weight.double().square().mean().sqrt())
-            if size < _SMALL:
+            if size < _TINY_SCALE:
                 weight.mul_(float(_rounded(torch.tensor(1 / size, dtype=torch.float64))))
         return
     value = float(weight.flatten()[0])
     drawn = torch.empty(weight.shape, dtype=weight.dtype).uniform_(-_SPREAD, _SPREAD, generator=generator)
     if weight.numel() == 1:
-        drawn = drawn + 0.5 if abs(value) < _SMALL else torch.full_like(drawn, value)
+        drawn = drawn + 0.5 if abs(value) < _TINY_SCALE else torch.full_like(drawn, value)
     elif value and not name.endswith("bias"):
-        drawn = (drawn + 1) * (value if abs(value) >= _SMALL else 0.5)
+        drawn = (drawn + 1) * (value if abs(value) >= _TINY_SCALE else 0.5)
     weight.copy_(drawn)
 
 
 def _calibrate(
     network: torch.nn.Module, arguments: Sequence[torch.Tensor], call: Callable[..., Any], generator: torch.Generator
 ) -> None:
-    """Sets each layer's scale and shift by what it computes; a network that takes neither input stays as it is."""
+    """Set each layer's scale and shift by what it computes; a network that takes neither input stays as it is."""
     pairs = [_pair(each, generator) for each in arguments]
     for given in (pairs, list(arguments)):
         done: set[int] = set()
@@ -140,7 +140,7 @@ def _calibrate(
 
 
 def _pair(argument: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Returns two rows of an argument's first axis, the second one drawn in patches if there is none."""
+    """Return two rows of an argument's first axis, the second one drawn in patches if there is none."""
     if argument.dim() == 0 or len(argument) > 1:
         return argument[:2] if argument.dim() else argument
     if argument.is_floating_point():
@@ -153,7 +153,7 @@ def _pair(argument: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _hook(layer: torch.nn.Module, done: set[int], hooks: ExitStack) -> None:
-    """Lets a layer be set when it runs, until the hooks are closed; one that runs several times by its first run."""
+    """Let a layer be set when it runs, until the hooks are closed; one that runs several times by its first run."""
 
     def once(set_layer: Callable[..., Any]) -> Callable[..., Any]:
         def hook(*given: Any) -> Any:
@@ -184,7 +184,7 @@ class _DepthwiseByTaps(TorchFunctionMode):
 def _by_taps(
     data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *geometry: tuple[int, int]
 ) -> torch.Tensor:
-    """Returns a depthwise convolution, one product for each tap of the kernel, some rows at a time in the cache."""
+    """Return a depthwise convolution, one product for each tap of the kernel, some rows at a time in the cache."""
     (down, right), (high, wide), dilation = geometry
     padded = torch.nn.functional.pad(data, (wide, wide, high, high)).permute(0, 2, 3, 1).contiguous()
     rows, columns = (
@@ -205,25 +205,27 @@ def _by_taps(
 
 
 def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
-    """Sets a batch-norm's statistics; the fewer values a channel has, the nearer to what all channels have together.
+    """Set a batch-norm's statistics; the fewer values a channel has, the nearer to what all channels have together.
 
     Statistics of few values would make the network chaotic: it would enlarge every difference, also that of rounding.
     """
     data = given[0]
     axes, _ = _apart(data, 1)
-    share = (n_values := data.numel() / data.shape[1]) / (n_values + _ENOUGH)
-    spread, centre = torch.var_mean(data, axes, correction=0)
-    mean = share * centre
-    variance = spread + (centre - mean).square()
+    share = (n_values := data.numel() / data.shape[1]) / (n_values + _MIN_VALUES_PER_CHANNEL)
+    spread, center = torch.var_mean(data, axes, correction=0)
+    mean = share * center
+    variance = spread + (center - mean).square()
     typical = variance.mean()
     if layer.running_mean is None or layer.running_var is None or not 0 < float(typical) < torch.inf:
         return
     layer.running_mean.copy_(_rounded(mean))
-    layer.running_var.copy_(_rounded((share * variance + (1 - share) * typical).clamp(min=_LEAST * float(typical))))
+    layer.running_var.copy_(
+        _rounded((share * variance + (1 - share) * typical).clamp(min=_MIN_RELATIVE_VARIANCE * float(typical)))
+    )
 
 
 def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor) -> torch.Tensor | None:
-    """Scales a layer so that what it adds to its bias has the root mean square that all layers have."""
+    """Scale a layer so that what it adds to its bias has the root mean square that all layers have."""
     channel = found.dim() - 1 if isinstance(layer, torch.nn.Linear) else found.dim() - (layer.weight.dim() - 1)
     _, shape = _apart(found, channel)
     bias = 0 if layer.bias is None else layer.bias.reshape(shape)
@@ -237,12 +239,12 @@ def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], found: torch.Tensor)
 
 
 def _apart(data: torch.Tensor, channel: int) -> tuple[list[int], list[int]]:
-    """Returns all axes but that of the channels, and the shape of one value for each channel."""
+    """Return all axes but that of the channels, and the shape of one value for each channel."""
     axes = [axis for axis in range(data.dim()) if axis != channel]
     return axes, [-1 if axis == channel else 1 for axis in range(data.dim())]
 
 
 def _rounded(values: torch.Tensor) -> torch.Tensor:
-    """Returns values rounded to the significant digits that are the same on every processor."""
+    """Return values rounded to the significant digits that are the same on every processor."""
     mantissa, exponent = torch.frexp(values)
     return torch.ldexp((mantissa * 2 * _STEPS).round() / (2 * _STEPS), exponent)

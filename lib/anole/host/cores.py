@@ -16,7 +16,7 @@ _BUSY_SHARE = 0.25
 
 @contextmanager
 def caller_apart() -> Iterator[None]:
-    """Keeps the calling thread on a core to which no other thread of this process is bound.
+    """Keep the calling thread on a core to which no other thread of this process is bound.
 
     TVM binds each of its threads to a core, other engines bind none, and nobody binds the caller, which runs a share of
     every kernel. If it lands on another thread's core, the scheduler may leave both there for seconds, and every timed
@@ -35,7 +35,7 @@ def caller_apart() -> Iterator[None]:
 
 
 def spread_busy_threads(run: Callable[[], object]) -> None:
-    """Binds each thread that is busy during a run to a core of its own, and leaves one core to the caller.
+    """Bind each thread that is busy during a run to a core of its own, and leaves one core to the caller.
 
     Engines that bind no threads may run for seconds with two threads on one core, at a quarter of their speed. Threads
     that are already bound stay where they are, as do threads for which no core is left. The engine is run repeatedly
@@ -45,8 +45,8 @@ def spread_busy_threads(run: Callable[[], object]) -> None:
     while time.perf_counter() - began_s < _WATCHED_S:
         run()
     busy_s = {thread: after_s - before.get(thread, 0.0) for thread, after_s in _busy_s().items()}
-    least_s = _BUSY_SHARE * max(busy_s.values())
-    busy = [thread for thread in busy_s if busy_s[thread] > least_s]
+    min_s = _BUSY_SHARE * max(busy_s.values())
+    busy = [thread for thread in busy_s if busy_s[thread] > min_s]
     allowed = {thread: os.sched_getaffinity(thread) for thread in busy if thread != threading.get_native_id()}
     bound = {core for cores in allowed.values() if len(cores) == 1 for core in cores}
     free = sorted(os.sched_getaffinity(0) - bound)[1:]
@@ -55,7 +55,7 @@ def spread_busy_threads(run: Callable[[], object]) -> None:
 
 
 def _busy_s() -> dict[int, float]:
-    """Returns the CPU seconds of every thread of this process."""
+    """Return the CPU seconds of every thread of this process."""
     seconds = {}
     for task in Path("/proc/self/task").iterdir():
         thread = int(task.name)
@@ -66,7 +66,7 @@ def _busy_s() -> dict[int, float]:
 
 
 def _bound_elsewhere() -> set[int]:
-    """Returns the cores of other threads that are bound to exactly one core."""
+    """Return the cores of other threads that are bound to exactly one core."""
     bound: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         try:

@@ -31,13 +31,13 @@ _CURES = {
 _DAMAGED = ("file too short", "invalid ELF header", "failed to map segment", "cannot open shared object file")
 """What the system's loader says of a library that was not written completely."""
 
-_LEAST_FREE_BYTES = 1 << 20
+_MIN_FREE_BYTES = 1 << 20
 
 _OUT_OF_MEMORY = (KILLED, "MemoryError", "std::bad_alloc")
 
 
 def machine_error(error: BaseException) -> MachineError | None:
-    """Returns the error that ends the job if the machine is at fault for an error of a build or a run, else None.
+    """Return the error that ends the job if the machine is at fault for an error of a build or a run, else None.
 
     No candidate opens files or starts programs, so every error of the system is the machine's.
     """
@@ -49,7 +49,7 @@ def machine_error(error: BaseException) -> MachineError | None:
 
 
 def machine_error_in(text: str, told: str | None = None) -> MachineError | None:
-    """Returns the error that ends the job if a text tells of a fault of the machine; it says `told` or the text."""
+    """Return the error that ends the job if a text tells of a fault of the machine; it says `told` or the text."""
     for number, cure in _CURES.items():
         if os.strerror(number) in text:
             return _error(told or text, cure)
@@ -57,15 +57,15 @@ def machine_error_in(text: str, told: str | None = None) -> MachineError | None:
 
 
 def full_disk() -> MachineError | None:
-    """Returns the error that ends the job if the disk of the temporary files is full, so that nobody can say so."""
+    """Return the error that ends the job if the disk of the temporary files is full, so that nobody can say so."""
     folder = tempfile.gettempdir()
-    if shutil.disk_usage(folder).free >= _LEAST_FREE_BYTES:
+    if shutil.disk_usage(folder).free >= _MIN_FREE_BYTES:
         return None
     return _error(f"{folder}: {os.strerror(errno.ENOSPC)}", _SPACE)
 
 
 def ran_out_of_memory(error: str | None) -> bool:
-    """Returns whether a call failed as one does when the memory does not suffice for all that run at once."""
+    """Whether a call failed as one does when the memory does not suffice for all that run at once."""
     return error is not None and any(words in error for words in _OUT_OF_MEMORY)
 
 

@@ -34,7 +34,7 @@ _report: int | None = None
 
 
 def guard(where: str) -> None:
-    """Forks; the new process returns and runs the stage, and the old one waits for it and never returns.
+    """Fork: the child returns and runs the stage, the parent waits for it and never returns.
 
     Call it before a library starts threads or a device.
 
@@ -65,7 +65,7 @@ def guard(where: str) -> None:
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Tells the guard, if there is one, of a step that runs code of a model; the step has a limit of time."""
+    """Tell the guard, if there is one, of a step that runs code of a model; the step has a limit of time."""
     _tell(what.replace("\n", " ").encode(errors="replace")[:1000])
     try:
         yield
@@ -74,7 +74,7 @@ def step(what: str) -> Iterator[None]:
 
 
 def finish() -> None:
-    """Tells the guard, if there is one, that the stage has done its work."""
+    """Tell the guard, if there is one, that the stage has done its work."""
     _tell(_DONE)
 
 
@@ -106,7 +106,7 @@ class _Watch:
         self._is_done = self._is_terminated = False
 
     def status(self) -> int:
-        """Returns the status with which the stage ended by itself.
+        """Return the status with which the stage ended by itself.
 
         Raises:
             ExtractError: it did not.
@@ -135,7 +135,7 @@ class _Watch:
         return code
 
     def _wait(self) -> bool:
-        """Returns whether the stage ended before the limit; otherwise it is killed."""
+        """Whether the stage ended before the limit; otherwise it is killed."""
         sources = [self._handle, self._reading]
         while True:
             left_s = None if self._deadline == float("inf") else max(self._deadline - time.monotonic(), 0)

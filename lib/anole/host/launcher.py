@@ -13,7 +13,7 @@ LIBRARY = Path(__file__).parents[2]
 
 
 def callers_packages() -> list[str]:
-    """Returns the folders of the caller's ``PYTHONPATH``, which may hold factories and kinds of targets.
+    """Return the folders of the caller's ``PYTHONPATH``, which may hold factories and kinds of targets.
 
     Relative ones are resolved where Python started; Snakemake has changed to the project's folder since.
     """
@@ -22,7 +22,7 @@ def callers_packages() -> list[str]:
 
 
 def launcher() -> str:
-    """Returns the shell code that starts Anole.
+    """Return the shell code that starts Anole.
 
     Its variables hold for this one command, so that a workflow that has rules of its own keeps its environment.
     """

@@ -24,22 +24,22 @@ _OPENING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _LOOKS_S = 0.2
 
-_TOLD_AFTER_S, _TOLD_EVERY_S = 2.0, 60.0
-_MOST_TOLD = 3
-_MOST_CHARACTERS = 120
+_LOG_AFTER_S, _LOG_EVERY_S = 2.0, 60.0
+_MAX_SHOWN_HOLDERS = 3
+_MAX_CHARACTERS = 120
 
-_told_at_s: dict[str, float] = {}
+_logged_at_s: dict[str, float] = {}
 """When the holders of each device were last told."""
 
 
 def lock_path(device: str) -> Path:
-    """Returns the lock file of a device, such as ``cpu``."""
+    """Return the lock file of a device, such as ``cpu``."""
     return Path(os.environ.get("ANOLE_LOCKS") or _FOLDER) / f"anole-{device}.lock"
 
 
 @contextmanager
 def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
-    """Holds a device: exclusively, to time something on it, or shared with others that only build.
+    """Hold a device: exclusively, to time something on it, or shared with others that only build.
 
     After two seconds of waiting, and then every minute, the log says which processes hold it.
 
@@ -55,7 +55,7 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def idle_device(devices: Sequence[str]) -> Iterator[str]:
-    """Holds one of several devices exclusively, the first idle one, and yields its name; else as `device_lock`."""
+    """Hold one of several devices exclusively, the first idle one, and yield its name; else as `device_lock`."""
     with _telling_holders(devices):
         while (found := _first_had(devices)) is None:
             time.sleep(_LOOKS_S)
@@ -67,7 +67,7 @@ def idle_device(devices: Sequence[str]) -> Iterator[str]:
 
 
 def try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Locks an open file or folder unless another process holds it; returns whether it did.
+    """Lock an open file or folder unless another process holds it; returns whether it did.
 
     Raises:
         OSError: the file system locks nothing.
@@ -80,7 +80,7 @@ def try_lock(handle: int, *, shared: bool = False) -> bool:
 
 
 def _first_had(devices: Sequence[str]) -> tuple[str, int] | None:
-    """Returns the first device that is idle, and its lock, which is held now."""
+    """Return the first device that is idle, and its lock, which is held now."""
     for device in devices:
         handle = _open(device)
         if try_lock(handle) and _is_current(device, handle):
@@ -90,7 +90,7 @@ def _first_had(devices: Sequence[str]) -> tuple[str, int] | None:
 
 
 def _locked(device: str, shared: bool) -> int:
-    """Waits for a lock and returns the handle that holds it."""
+    """Wait for a lock and return the handle that holds it."""
     while True:
         handle = _open(device)
         try:
@@ -128,7 +128,7 @@ def _open(device: str) -> int:
 
 
 def _is_current(device: str, handle: int) -> bool:
-    """Returns whether the file is still in its place; somebody may have removed it while this process waited."""
+    """Whether the file is still in its place; somebody may have removed it while this process waited."""
     try:
         return os.path.samestat(os.stat(lock_path(device), follow_symlinks=False), os.fstat(handle))
     except FileNotFoundError:
@@ -137,15 +137,15 @@ def _is_current(device: str, handle: int) -> bool:
 
 @contextmanager
 def _telling_holders(devices: Sequence[str]) -> Iterator[None]:
-    """Tells who holds devices for as long as the block waits for one of them, each at most once a minute."""
+    """Tell who holds devices for as long as the block waits for one of them, each at most once a minute."""
     ended = threading.Event()
 
     def tell() -> None:
-        while not ended.wait(_TOLD_AFTER_S):
+        while not ended.wait(_LOG_AFTER_S):
             for device in devices:
                 now_s, path = time.monotonic(), lock_path(device)
-                if now_s >= _told_at_s.get(device, float("-inf")) + _TOLD_EVERY_S:
-                    _told_at_s[device] = now_s
+                if now_s >= _logged_at_s.get(device, float("-inf")) + _LOG_EVERY_S:
+                    _logged_at_s[device] = now_s
                     logger.info("waiting for the device %s: %s holds %s", device, _holders(path), path)
 
     thread = threading.Thread(target=tell, daemon=True)
@@ -158,7 +158,7 @@ def _telling_holders(devices: Sequence[str]) -> Iterator[None]:
 
 
 def _holders(path: Path) -> str:
-    """Returns in words the processes that hold a lock, as far as the kernel tells: not those of another container."""
+    """Return in words the processes that hold a lock, as far as the kernel tells: not those of another container."""
     try:
         found = path.stat(follow_symlinks=False)
         lines = Path("/proc/locks").read_text().splitlines()
@@ -169,8 +169,8 @@ def _holders(path: Path) -> str:
     locks = [parts for parts in map(str.split, lines) if len(parts) > 5 and (parts[1], parts[5]) == ("FLOCK", file)]
     # This process may have got it just now; the kernel gives no number for one of another container.
     pids = sorted(pid for parts in locks if (pid := int(parts[4])) > 0 and pid != os.getpid())
-    more = f" and {len(pids) - _MOST_TOLD} more" * (len(pids) > _MOST_TOLD)
-    return ", ".join(map(_described, pids[:_MOST_TOLD])) + more or "another process"
+    more = f" and {len(pids) - _MAX_SHOWN_HOLDERS} more" * (len(pids) > _MAX_SHOWN_HOLDERS)
+    return ", ".join(map(_described, pids[:_MAX_SHOWN_HOLDERS])) + more or "another process"
 
 
 def _described(pid: int) -> str:
@@ -179,6 +179,6 @@ def _described(pid: int) -> str:
     except OSError:
         program, arguments = "", []
     command = " ".join(" ".join([Path(program).name, *arguments]).split())
-    if len(command) > _MOST_CHARACTERS:
-        command = f"{command[: _MOST_CHARACTERS - 3]}..."
+    if len(command) > _MAX_CHARACTERS:
+        command = f"{command[: _MAX_CHARACTERS - 3]}..."
     return f"process {pid}" + f" ({command})" * bool(command)

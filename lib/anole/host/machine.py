@@ -17,7 +17,7 @@ _SOFTWARE = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch", "xgboost")
 
 
 def available_cores() -> int:
-    """Returns how many physical cores this process may use, by its affinity and its cgroup quota.
+    """Return how many physical cores this process may use, by its affinity and its cgroup quota.
 
     Two hyper-threads of a core count once: a second thread on a core with busy vector units only slows both. The
     environment variable ``ANOLE_CORES`` claims another number, for tests.
@@ -30,12 +30,12 @@ def available_cores() -> int:
 
 
 def available_threads() -> int:
-    """Returns how many threads of this process can run at once: one on each logical processor that it may use."""
+    """Return how many threads of this process can run at once: one on each logical processor that it may use."""
     return _claimed_cores() or len(affinity())
 
 
 def affinity() -> set[int]:
-    """Returns the numbers of the logical processors that this process may use.
+    """Return the numbers of the logical processors that this process may use.
 
     What any of its threads may use counts, since a library may have bound the calling one, as TVM's thread pool does.
     """
@@ -47,7 +47,7 @@ def affinity() -> set[int]:
 
 
 def host_facts() -> dict[str, Any]:
-    """Returns the facts about this machine that records keep; they are part of no key."""
+    """Return the facts about this machine that records keep; they are part of no key."""
     return {
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
@@ -59,7 +59,7 @@ def host_facts() -> dict[str, Any]:
 
 
 def software_versions() -> dict[str, str]:
-    """Returns the versions of the installed packages that decide how fast a kernel is."""
+    """Return the versions of the installed packages that decide how fast a kernel is."""
     installed = {dist.name: dist.version for name in _SOFTWARE for dist in metadata.Distribution.discover(name=name)}
     return {"python": platform.python_version(), **installed}
 
@@ -77,7 +77,7 @@ def _core_of(cpu: int) -> str:
 
 
 def _cgroup_quota(root: Path) -> float | None:
-    """Returns the number of cores that the control group (version 2, else 1) grants, or None without a limit."""
+    """Return the number of cores that the control group (version 2, else 1) grants, or None without a limit."""
     try:
         quota, period = (root / "cpu.max").read_text(encoding="utf-8").split()
     except (OSError, ValueError):

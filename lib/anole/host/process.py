@@ -55,7 +55,7 @@ _FAULTS_OF_THE_DEVICE = (DeviceLostError, MachineError, TargetError)
 
 
 def prepare(preload: Sequence[str]) -> None:
-    """Starts the server from which workers are forked, and its imports, see `Worker`, without waiting for them."""
+    """Start the server from which workers are forked, and its imports, see `Worker`, without waiting for them."""
     _context(preload)
     forkserver.ensure_running()
 
@@ -104,7 +104,7 @@ class Worker:
         return int(self._process.pid)
 
     def launch(self) -> None:
-        """Starts the process unless it runs, so that it is ready before the first call."""
+        """Start the process unless it runs, so that it is ready before the first call."""
         if self._process is not None:
             return
         try:
@@ -113,7 +113,7 @@ class Worker:
             raise MachineError(f"a worker process cannot be started: {cause(error)}") from error
 
     def submit(self, *arguments: Any) -> None:
-        """Submits a call.
+        """Submit a call.
 
         Raises:
             MachineError: the machine cannot start a process.
@@ -129,7 +129,7 @@ class Worker:
         self._connection.send(arguments)
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Waits until the launched process takes calls; its connection is readable then. Raises as `submit`."""
+        """Wait until the launched process takes calls; its connection is readable then. Raises as `submit`."""
         if self._ready:
             return
         try:
@@ -143,7 +143,7 @@ class Worker:
         self._ready = True
 
     def result(self, timeout_s: float) -> Any:
-        """Waits for the submitted call and returns its result.
+        """Wait for the submitted call and return its result.
 
         Raises:
             CallFailed: the function raised.
@@ -156,24 +156,24 @@ class Worker:
         return self._receive(timeout_s)
 
     def call(self, *arguments: Any, timeout_s: float) -> Any:
-        """Submits a call and waits for it; raises the exceptions of `result`."""
+        """Submit a call and wait for it; raises the exceptions of `result`."""
         self.submit(*arguments)
         return self.result(timeout_s)
 
     def release(self) -> None:
-        """Lets the process end by itself, and give back what it holds; `end` waits for that."""
+        """Let the process end by itself, and give back what it holds; `end` waits for that."""
         if self._process is not None and self._grace_s:
             self._connection.close()
 
     def end(self) -> None:
-        """Ends the process and everything it started; it may first give back what it holds."""
+        """End the process and everything it started; it may first give back what it holds."""
         self.release()
         if self._process is not None and self._grace_s:
             self._process.join(self._grace_s)
         self.kill()
 
     def kill(self) -> None:
-        """Ends the process and everything it started."""
+        """End the process and everything it started."""
         if self._process is None:
             return
         for kill in (lambda: os.killpg(self._process.pid, signal.SIGKILL), self._process.kill):
@@ -217,7 +217,7 @@ class Worker:
 
 
 def _context(preload: Sequence[str]) -> ForkServerContext:
-    """Returns the context that starts processes; its server imports the given modules first."""
+    """Return the context that starts processes; its server imports the given modules first."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["anole.host.block_torch_import", *preload])
     return context
@@ -240,11 +240,11 @@ def _serve(
 
 
 def _answer_calls(connection: Connection, start: Callable[[], Callable[..., Any]]) -> None:
-    """Answers calls until the master closes its end of the connection, which raises an error."""
+    """Answer calls until the master closes its end of the connection, which raises an error."""
     try:
         handle = start()
     except BaseException as error:
-        connection.send((False, _told(error)))
+        connection.send((False, _describe(error)))
         return
     connection.send((True, None))
     while True:
@@ -252,12 +252,12 @@ def _answer_calls(connection: Connection, start: Callable[[], Callable[..., Any]
         try:
             reply = (True, handle(*arguments))
         except Exception as error:
-            reply = (False, _told(error))
+            reply = (False, _describe(error))
         connection.send(reply)
 
 
 def _die_with_master(connection: Connection) -> None:
-    """Forks a guard process that kills the process group when the master is gone.
+    """Fork a guard process that kills the process group when the master is gone.
 
     It is a process, because a thread could not act while a candidate hangs in native code.
     """
@@ -270,8 +270,8 @@ def _die_with_master(connection: Connection) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _told(error: BaseException) -> Exception:
-    """Returns the exception that the master raises for an error: the machine's faults as such, others as the call's."""
+def _describe(error: BaseException) -> Exception:
+    """Return the exception that the master raises for an error: the machine's faults as such, others as the call's."""
     if isinstance(error, _FAULTS_OF_THE_DEVICE):
         return error
     if (fault := machine_error(error)) is not None:

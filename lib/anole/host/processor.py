@@ -117,7 +117,7 @@ class Processor:
         return [feature for feature in _FEATURES if feature in self.flags]
 
     def lacks(self, mcpu: str) -> list[str]:
-        """Returns the flags that code for an LLVM processor needs and that this processor lacks."""
+        """Return the flags that code for an LLVM processor needs and that this processor lacks."""
         return sorted(_X86_NEEDS.get(mcpu, frozenset()) - self.flags)
 
     def _family_name(self) -> str | None:
@@ -129,7 +129,7 @@ class Processor:
 
 
 def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Processor:
-    """Returns this machine's processor, or the one that a given text of /proc/cpuinfo describes.
+    """Return this machine's processor, or the one that a given text of /proc/cpuinfo describes.
 
     For tests, the environment variable ``ANOLE_CPUINFO`` names a file that is read in the place of /proc/cpuinfo. Flags
     that the real processor lacks are left out, so that code for the described one runs here.
@@ -167,30 +167,30 @@ def _described(cpuinfo: str, architecture: str) -> Processor:
 
 
 def _permitted(found: Processor) -> Processor:
-    """Returns the processor without the flags of AMX unless this process may use it; old systems show them, too."""
+    """Return the processor without the flags of AMX unless this process may use it; old systems show them, too."""
     flags = frozenset(flag for flag in found.flags if flag.startswith("amx_"))
     return replace(found, flags=found.flags - flags) if flags and not _may_use_tiles() else found
 
 
 def _may_use_tiles() -> bool:
-    """Asks the system for the tiles of AMX, for this whole process."""
+    """Ask the system for the tiles of AMX, for this whole process."""
     arch_prctl, request, tile_data = 158, 0x1023, 18
     return not ctypes.CDLL(None).syscall(arch_prctl, request, tile_data)
 
 
 def known_processors(architecture: str | None = None) -> tuple[str, ...]:
-    """Returns the values that `mcpu` may have on an architecture (by default this machine's)."""
+    """Return the values that `mcpu` may have on an architecture (by default this machine's)."""
     return tuple(_X86_NEEDS) if (architecture or platform.machine()) in ("x86_64", "AMD64") else _AARCH64
 
 
 def features_of(mcpu: str) -> list[str]:
-    """Returns the vector extensions that every processor of this LLVM name has, in a fixed order."""
+    """Return the vector extensions that every processor of this LLVM name has, in a fixed order."""
     flags = _X86_NEEDS.get(mcpu, frozenset({"asimd"}))
     return [feature for feature in _FEATURES if feature in flags]
 
 
 def llvm_attributes(mcpu: str, features: Iterable[str]) -> list[str]:
-    """Returns what LLVM is told of the features that not every processor of a name has, such as ``+avx512bf16``."""
+    """Return what LLVM is told of the features that not every processor of a name has, such as ``+avx512bf16``."""
     beyond = [feature for feature in features if feature not in features_of(mcpu)]
     return [f"+{_LLVM_NAMES[feature]}" for feature in beyond if feature in _LLVM_NAMES]
 

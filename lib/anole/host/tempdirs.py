@@ -28,7 +28,7 @@ _LAST = -200
 
 @contextmanager
 def own_temporaries() -> Iterator[None]:
-    """Puts all temporary files of this process and of its children into the process's own folder.
+    """Put all temporary files of this process and of its children into the process's own folder.
 
     The folder is in the usual one, and is removed when the process exits. What killed processes of the same user left
     there is removed first. Nothing changes if no folder can be made; whoever needs one says so.
@@ -55,7 +55,7 @@ def own_temporaries() -> Iterator[None]:
 
 
 def _make_place_for_sockets() -> None:
-    """Lets multiprocessing make its folder where the paths of sockets are short enough."""
+    """Let multiprocessing make its folder where the paths of sockets are short enough."""
     before = tempfile.tempdir
     try:
         with suppress(OSError):
@@ -67,7 +67,7 @@ def _make_place_for_sockets() -> None:
 
 
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
-    """Removes those folders in a folder that `make_locked` made for killed processes of this user; all else stays.
+    """Remove those folders in a folder that `make_locked` made for killed processes of this user; all else stays.
 
     Raises:
         OSError: the folder cannot be read.
@@ -83,7 +83,7 @@ def sweep(folder: Path, prefix: str = PREFIX) -> None:
 
 
 def make_locked(folder: Path, prefix: str) -> tuple[Path, int]:
-    """Makes a folder that `sweep` leaves alone as long as the returned handle is open.
+    """Make a folder that `sweep` leaves alone as long as the returned handle is open.
 
     Raises:
         OSError: it cannot be made.
@@ -99,14 +99,14 @@ def make_locked(folder: Path, prefix: str) -> tuple[Path, int]:
 
 @cache
 def _folder_in(usual: str) -> Path:
-    """Makes this process's own folder, which it holds locked until it ends."""
+    """Make this process's own folder, which it holds locked until it ends."""
     own, _ = make_locked(Path(usual), PREFIX)
     util.Finalize(None, shutil.rmtree, (own, True), exitpriority=_LAST)
     return own
 
 
 def _locked(path: Path) -> int | None:
-    """Locks a folder of this user and returns the handle; returns None if a process holds it or it is of another user.
+    """Lock a folder of this user and return the handle; return None if a process holds it or it is of another user.
 
     Raises:
         OSError: it is no folder, or cannot be locked.

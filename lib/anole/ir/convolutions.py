@@ -14,7 +14,7 @@ CHANNELS_LAST = {"data_layout": "NHWC", "kernel_layout": "HWIO", "out_layout": "
 
 
 def is_channels_last(convolution: ir.Call) -> bool:
-    """Returns whether a convolution's data, weight and result have their channels last."""
+    """Whether a convolution's data, weight and result have their channels last."""
     return all(getattr(convolution.attrs, name) == layout for name, layout in CHANNELS_LAST.items())
 
 
@@ -35,12 +35,12 @@ class Taps:
     after: int
 
     def place_of(self, inner: Taps) -> int:
-        """Returns which of the taps is the first one of a window within this one."""
+        """Return which of the taps is the first one of a window within this one."""
         return (inner.first - self.first) // self.dilation
 
     def union(self, other: Taps) -> Taps | None:
-        """Returns the smallest window with all taps of both; None where these are not on one grid."""
-        dilation = max(self._least_dilation, other._least_dilation)
+        """Return the smallest window with all taps of both; None where these are not on one grid."""
+        dilation = max(self._min_dilation, other._min_dilation)
         # A single tap has any dilation.
         is_on_grid = all(each.taps == 1 or each.dilation == dilation for each in (self, other))
         if not is_on_grid or (self.first - other.first) % dilation:
@@ -50,11 +50,11 @@ class Taps:
         return Taps(first, (last - first) // dilation + 1, dilation, max(self.after, other.after))
 
     @property
-    def _least_dilation(self) -> int:
+    def _min_dilation(self) -> int:
         return self.dilation if self.taps > 1 else 1
 
     def of_useful_taps(self, size: int, outputs: int, stride: int) -> Taps:
-        """Returns the window without outer taps that read no data; with those whose padding would become negative."""
+        """Return the window without outer taps that read no data; with those whose padding would become negative."""
 
         def meets_data(tap: int) -> bool:
             offset = self.first + tap * self.dilation
@@ -70,7 +70,7 @@ class Taps:
 
 
 def taps_of(convolution: ir.Call, weight: NDArray[Any]) -> tuple[Taps, Taps]:
-    """Returns the windows of a convolution with this weight along rows and columns."""
+    """Return the windows of a convolution with this weight along rows and columns."""
     attrs, pads = convolution.attrs, [int(pad) for pad in convolution.attrs.padding]
     rows, columns = (
         Taps(-before, taps, int(dilation), after)
@@ -80,6 +80,6 @@ def taps_of(convolution: ir.Call, weight: NDArray[Any]) -> tuple[Taps, Taps]:
 
 
 def attrs_of(windows: Sequence[Taps]) -> dict[str, list[int]]:
-    """Returns the attributes of a convolution with these windows along rows and columns."""
+    """Return the attributes of a convolution with these windows along rows and columns."""
     padding = [*(-window.first for window in windows), *(window.after for window in windows)]
     return {"padding": padding, "dilation": [window.dilation for window in windows]}

@@ -11,7 +11,7 @@ import tvm
 from tvm import ir, relax, tirx
 from tvm_ffi import dtype
 
-from anole.ir.symbols import usual_shape
+from anole.ir.symbols import typical_shape
 from anole.task import Workload, workload_from_json
 
 WORKLOAD = "anole.workload"
@@ -33,30 +33,30 @@ class Pattern(IntEnum):
 
 
 def bindings(module: tvm.IRModule) -> list[relax.Binding]:
-    """Returns the bindings of all of a module's functions, in order."""
+    """Return the bindings of all of a module's functions, in order."""
     functions = [func for _, func in module.functions_items() if isinstance(func, relax.Function)]
     return [binding for func in functions for block in func.body.blocks for binding in block.bindings]
 
 
 def calls_of(module: tvm.IRModule) -> list[ir.Call]:
-    """Returns the calls of a network's kernels, in order."""
+    """Return the calls of a network's kernels, in order."""
     return [value for binding in bindings(module) if is_kernel(value := getattr(binding, "value", None))]
 
 
 def is_kernel(value: Any) -> bool:
-    """Returns whether an expression is the call of a kernel."""
+    """Whether an expression is the call of a kernel."""
     return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and "call_tir" in value.op.name
 
 
 def called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
-    """Returns the kernel that a binding's value calls, or None if it is no such call."""
+    """Return the kernel that a binding's value calls, or None if it is no such call."""
     if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
         return module[value.args[0]]
     return None
 
 
 def anchored(func: tirx.PrimFunc) -> Workload | None:
-    """Returns the workload of the anchor in a scheduled function, if it has one."""
+    """Return the workload of the anchor in a scheduled function, if it has one."""
     text = func.attrs.get(WORKLOAD) if func.attrs else None
     return None if text is None else workload_from_json(json.loads(str(text)))
 
@@ -64,7 +64,7 @@ def anchored(func: tirx.PrimFunc) -> Workload | None:
 def marked(
     builder: relax.BlockBuilder, call: ir.Call, pattern: Pattern, name: str | None = None, **attributes: object
 ) -> ir.Call:
-    """Returns the call of a kernel with a pattern and attributes, which it does not have for its other callers."""
+    """Return the call of a kernel with a pattern and attributes, which it does not have for its other callers."""
     func = builder.get()[call.args[0]].with_attrs({"op_pattern": int(pattern), **attributes})
     (made,) = call.ty_args
     types = list(made.fields) if isinstance(made, ir.TupleType) else made
@@ -72,5 +72,5 @@ def marked(
 
 
 def size_bytes(ty: Any) -> int:
-    """Returns the size of a tensor or buffer of this type, of the usual sizes where it varies."""
-    return prod(usual_shape(ty.shape) or ()) * int(dtype(str(ty.dtype)).itemsize)
+    """Return the size of a tensor or buffer of this type, of the usual sizes where it varies."""
+    return prod(typical_shape(ty.shape) or ()) * int(dtype(str(ty.dtype)).itemsize)

@@ -11,7 +11,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
-from anole.ir.symbols import usual_shape
+from anole.ir.symbols import typical_shape
 
 _BINARY = "add subtract multiply divide maximum minimum power equal not_equal greater greater_equal less less_equal"
 _UNARY = "abs astype ceil clip erf exp floor log negative round rsqrt sigmoid sqrt square tanh"
@@ -25,7 +25,7 @@ ELEMENTWISE = tuple(
 
 
 def rewritten(module: tvm.IRModule, mutator: Callable[[tvm.IRModule], Any]) -> tvm.IRModule:
-    """Returns the module with every function rewritten by a `relax.PyExprMutator` and unused bindings removed."""
+    """Return the module with every function rewritten by a `relax.PyExprMutator` and unused bindings removed."""
     visitor = mutator(module)
     for variable, function in _functions(module):
         visitor.builder_.update_func(variable, relax.analysis.remove_all_unused(visitor.visit_expr(function)))
@@ -37,7 +37,7 @@ def _functions(module: tvm.IRModule) -> list[tuple[ir.GlobalVar, relax.Function]
 
 
 def bindings(of: tvm.IRModule | relax.Function) -> Iterator[relax.Binding]:
-    """Yields the bindings of a function, or of all functions of a module, in order."""
+    """Yield the bindings of a function, or of all functions of a module, in order."""
     functions = [function for _, function in _functions(of)] if isinstance(of, tvm.IRModule) else [of]
     for function in functions:
         for block in function.body.blocks:
@@ -45,12 +45,12 @@ def bindings(of: tvm.IRModule | relax.Function) -> Iterator[relax.Binding]:
 
 
 def operator_of(expr: ir.Expr | None) -> str:
-    """Returns the name of the operator that an expression calls, such as ``relax.add``; empty for all others."""
+    """Return the name of the operator that an expression calls, such as ``relax.add``; empty for all others."""
     return str(expr.op.name) if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) else ""
 
 
 def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changed: Any) -> ir.Call:
-    """Returns a call of the same operator on other operands, with some of its attributes changed."""
+    """Return a call of the same operator on other operands, with some of its attributes changed."""
     if not changed:
         return relax.Call(call.op, operands, call.attrs)
     names = set(dir(call.attrs)) - set(dir(ir.Attrs))
@@ -59,51 +59,51 @@ def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changed: Any) -> ir
 
 
 def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
-    """Returns the expression that a variable of a mutator's new function is bound to, through other variables."""
+    """Return the expression that a variable of a mutator's new function is bound to, through other variables."""
     while isinstance(expr, relax.Var):
         expr = mutator.lookup_binding(expr)
     return expr
 
 
 def bound_for_one(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
-    """Returns the expression bound to a variable that is read once, see `read_counts`, or is new; None for all else."""
+    """Return the expression bound to a variable that is read once, see `read_counts`, or is new; None for all else."""
     is_read_once = isinstance(value, relax.Var) and uses.get(value, 1) == 1
     return mutator.lookup_binding(value) if is_read_once else None
 
 
 def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
-    """Returns the call that an expression is bound to, or None if it is not a call of that operator."""
+    """Return the call that an expression is bound to, or None if it is not a call of that operator."""
     call = bound(mutator, expr)
     return call if operator_of(call) == operator else None
 
 
 def variables(expr: ir.Expr) -> list[relax.Var]:
-    """Returns the variables of an expression, each as often as it occurs."""
+    """Return the variables of an expression, each as often as it occurs."""
     found: list[relax.Var] = []
     relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
     return found
 
 
 def read_counts(module: tvm.IRModule) -> Counter[relax.Var]:
-    """Returns how often the bindings and results of all functions read each variable."""
+    """Return how often the bindings and results of all functions read each variable."""
     values = [binding.value for binding in bindings(module)]
     results = [function.body.body for _, function in _functions(module)]
     return Counter(var for expr in (*values, *results) for var in variables(expr))
 
 
 def extents(expr: ir.Expr) -> list[int]:
-    """Returns a tensor's shape with the usual sizes; an empty list for scalars, unknown shapes, and all but tensors."""
-    return list(usual_shape(getattr(expr.ty, "shape", None)) or ())
+    """Return a tensor's shape with the usual sizes; an empty list for scalars, unknown shapes, and all but tensors."""
+    return list(typical_shape(getattr(expr.ty, "shape", None)) or ())
 
 
-def value_behind(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
-    """Returns the constant that an expression is bound to in a mutator's new function, see `value_of`."""
+def bound_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
+    """Return the constant that an expression is bound to in a mutator's new function, see `value_of`."""
     found = bound(mutator, expr)
     return value_of(expr if found is None else found)
 
 
 def value_of(expr: ir.Expr) -> NDArray[Any] | None:
-    """Returns the value of a constant or of a known shape, not to be written to; None for everything else."""
+    """Return the value of a constant or of a known shape, not to be written to; None for everything else."""
     if isinstance(expr.ty, relax.ShapeType) and all(isinstance(extent, tirx.IntImm) for extent in expr.ty.values):
         return np.array([int(extent) for extent in expr.ty.values], np.int64)
     if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
@@ -114,7 +114,7 @@ def value_of(expr: ir.Expr) -> NDArray[Any] | None:
 
 
 def _shared(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
-    """Returns a tensor's memory as an array; a copy where NumPy lacks the type. Copies of all weights take minutes."""
+    """Return a tensor's memory as an array; a copy where NumPy lacks the type. Copies of all weights take minutes."""
     try:
         array = np.from_dlpack(tensor)
     except (BufferError, RuntimeError):

@@ -29,7 +29,7 @@ def _legalize(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _multiplied(left: te.Tensor, right: te.Tensor) -> te.Tensor:
-    """Returns the products of int32; TVM's own definition refuses extents that are equal expressions."""
+    """Return the products of int32; TVM's own definition refuses extents that are equal expressions."""
     *batch, rows, inner = left.shape
     k = te.reduce_axis((0, inner), "k")
 
@@ -47,12 +47,12 @@ ir.register_op_attr(TRANSPOSED_BYTES, "FPurity", True)
 
 
 def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with right operands read as they lie in memory, where only a transposition is in between."""
+    """Return the module with right operands read as they lie in memory, where only a transposition is in between."""
     return rewritten(module, _Absorber)
 
 
 def is_transposed_product(call: ir.Expr) -> bool:
-    """Returns whether an expression is a product that reads its right operand transposed."""
+    """Whether an expression is a product that reads its right operand transposed."""
     if operator_of(call) == TRANSPOSED_BYTES:
         return True
     operands = call.args[0] if operator_of(call) == "relax.einsum" else None
@@ -63,20 +63,20 @@ def is_transposed_product(call: ir.Expr) -> bool:
 
 
 def transposed_product(left: ir.Expr, right: ir.Expr) -> ir.Call:
-    """Returns the product that reads its right operand transposed."""
+    """Return the product that reads its right operand transposed."""
     if str(left.ty.dtype) == "uint8":
         return relax.Call(ir.Op.get(TRANSPOSED_BYTES), [left, right])
     return relax.op.einsum((left, right), _subscripts(len(left.ty.shape), len(right.ty.shape)))
 
 
 def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
-    """Returns the data and the weight, or the left and the right operand, of an anchor operator."""
+    """Return the data and the weight, or the left and the right operand, of an anchor operator."""
     data, weight = call.args[0].fields if call.op.name == "relax.einsum" else call.args
     return data, weight
 
 
 def _subscripts(left: int, right: int) -> str:
-    """Returns the einsum subscripts of such a product, given the number of axes of both operands."""
+    """Return the einsum subscripts of such a product, given the number of axes of both operands."""
     batch = ascii_lowercase[: left - 2]
     return f"{batch}yz,{batch[left - right :] if right > 2 else ''}xz->{batch}yx"
 
@@ -99,7 +99,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         return product if dtype == str(left.ty.dtype) else relax.op.astype(product, dtype)
 
     def _transposed(self, value: ir.Expr) -> ir.Expr | None:
-        """Returns a value with its last two axes exchanged, or None where that would not make its rows contiguous.
+        """Return a value with its last two axes exchanged, or None where that would not make its rows contiguous.
 
         Between the value and its permutation, scaling, subtracting a zero point, conversions and reshaping the batch
         axes are allowed.

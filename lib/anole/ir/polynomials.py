@@ -1,4 +1,4 @@
-"""Transcendental functions as polynomials, which vectorise; library functions are called lane by lane.
+"""Transcendental functions as polynomials, which vectorize; library functions are called lane by lane.
 
 Relative errors, measured against float64, are within a few units of float32's last place. A value that a polynomial
 needs several times is bound to a variable; written out, the expression would be a page long for each vector of a
@@ -40,12 +40,12 @@ _LOG = (
     *(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1),
     *(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
 )
-_LEAST_NORMAL, _BITS = 2.0**-126, 23
+_MIN_NORMAL, _BITS = 2.0**-126, 23
 """The least normal float32, and the number of bits of its fraction."""
 
 
 def exp(x: Value) -> Value:
-    """Computes 2^n times a polynomial of the remainder (Cephes, expf), also where the result is subnormal."""
+    """Compute 2^n times a polynomial of the remainder (Cephes, expf), also where the result is subnormal."""
 
     def scaled(rest: Value, shifted: Value) -> Value:
         bits = tirx.reinterpret("int32", shifted)
@@ -62,17 +62,17 @@ def exp(x: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """Computes tanh as a ratio of polynomials (Eigen)."""
+    """Compute tanh as a ratio of polynomials (Eigen)."""
     return bound(_clip(x, 9.0), lambda x: _odd_ratio(x, _TANH, _TANH_BELOW))
 
 
 def erf(x: Value) -> Value:
-    """Computes erf as a ratio of polynomials (Eigen)."""
+    """Compute erf as a ratio of polynomials (Eigen)."""
     return bound(_clip(x, 4.0), lambda x: _odd_ratio(x, _ERF, _ERF_BELOW))
 
 
 def logarithm(x: Value) -> Value:
-    """Computes the logarithm from the argument's exponent and a polynomial of its fraction (Cephes, logf)."""
+    """Compute the logarithm from the argument's exponent and a polynomial of its fraction (Cephes, logf)."""
 
     def near_one(rest: Value, power: Value) -> Value:
         square = rest * rest
@@ -88,7 +88,7 @@ def logarithm(x: Value) -> Value:
         fraction = tirx.reinterpret("float32", (bits & ((1 << _BITS) - 1)) | (127 << _BITS))
         return bound(fraction, lambda fraction: of_parts(fraction, (bits >> _BITS) - 127 - shift))
 
-    is_small = x < const(_LEAST_NORMAL)
+    is_small = x < const(_MIN_NORMAL)
     normal = tirx.Select(is_small, x * const(2.0**_BITS), x)
     shift = tirx.Select(is_small, tirx.const(_BITS, "int32"), tirx.const(0, "int32"))
     found = bound(tirx.reinterpret("int32", normal), lambda bits: of_bits(bits, shift))
@@ -97,28 +97,28 @@ def logarithm(x: Value) -> Value:
 
 
 def sigmoid(x: Value) -> Value:
-    """Computes 1 / (1 + exp(-x))."""
+    """Compute 1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + bound(-x, exp))
 
 
 def silu(x: Value) -> Value:
-    """Computes x sigmoid(x)."""
+    """Compute x sigmoid(x)."""
     return x / (1.0 + bound(-x, exp))
 
 
 def gelu(x: Value) -> Value:
-    """Computes x times the normal distribution of x."""
+    """Compute x times the normal distribution of x."""
     return x * const(0.5) * (1.0 + bound(x * const(0.5**0.5), erf))
 
 
 def gelu_tanh(x: Value) -> Value:
-    """Computes the approximation of gelu by tanh."""
+    """Compute the approximation of gelu by tanh."""
     inner = x * (const((2 / pi) ** 0.5) + const((2 / pi) ** 0.5 * 0.044715) * x * x)
     return x * const(0.5) * (1.0 + bound(inner, tanh))
 
 
 def _times_power(value: Value, bits: Value) -> Value:
-    """Multiplies by 2^n in two steps, since 2^128 and 2^-127 are no normal numbers; the last bits are n + 254.
+    """Multiply by 2^n in two steps, since 2^128 and 2^-127 are no normal numbers; the last bits are n + 254.
 
     The exponents of both factors, each with its bias of 127, add up to n + 254; whatever is above is shifted out.
     """
@@ -135,7 +135,7 @@ def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Valu
 
 
 def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """Evaluates by Horner's rule; the coefficient of the highest power comes first."""
+    """Evaluate by Horner's rule; the coefficient of the highest power comes first."""
     return reduce(lambda sum_, coefficient: sum_ * x + const(coefficient), coefficients[1:], const(coefficients[0]))
 
 
@@ -144,11 +144,11 @@ def _clip(x: Value, limit: float) -> Value:
 
 
 def bound(value: Value, use: Callable[[Value], Value]) -> Value:
-    """Returns an expression of a variable that holds the value."""
+    """Return an expression of a variable that holds the value."""
     variable = tirx.Var("x", value.ty)
     return tirx.Let(variable, value, use(variable))
 
 
 def const(value: float) -> Value:
-    """Returns a number in float32."""
+    """Return a number in float32."""
     return tirx.const(value, "float32")

@@ -14,60 +14,60 @@ _TEXT = re.compile(r"\s*(\d{1,10})\s*\.\.\s*(\d{1,10})\s*")
 
 @dataclass(frozen=True)
 class SizeRange:
-    """The sizes from `least` to `most`, both included."""
+    """The sizes from `min` to `max`, inclusive."""
 
-    least: int
-    most: int
+    min: int
+    max: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Returns the range of a text such as ``1..16``; raises ValueError if it is none."""
+        """Return the range of a text such as ``1..16``; raises ValueError if it is none."""
         found = _TEXT.fullmatch(text)
-        least, most = map(int, found.groups()) if found is not None else (0, 0)
-        if not 1 <= least < most:
-            raise ValueError(f"found {text!r}; a range has its least and its largest size, such as 1..16")
-        return cls(least, most)
+        low, high = map(int, found.groups()) if found is not None else (0, 0)
+        if not 1 <= low < high:
+            raise ValueError(f"found {text!r}; a range has its smallest and its largest size, such as 1..16")
+        return cls(low, high)
 
     @property
-    def usual(self) -> int:
-        """The size at which tasks are tuned: a power of two near the middle of the ratios, if the range has one."""
-        middle = isqrt(self.least * self.most)
-        return max(self.least, 1 << (middle.bit_length() - 1), 2)
+    def typical(self) -> int:
+        """The size at which tasks are tuned: a power of two near the geometric mean, if the range contains one."""
+        middle = isqrt(self.min * self.max)
+        return max(self.min, 1 << (middle.bit_length() - 1), 2)
 
     @property
     def small(self) -> int:
-        """The largest size that has the programs of the least one: midway to the usual size, in ratios."""
-        return isqrt(self.least * self.usual)
+        """The largest size that runs the kernels of the minimum: the geometric mean of that and the typical size."""
+        return isqrt(self.min * self.typical)
 
     @property
     def samples(self) -> tuple[int, int, int]:
-        """Three sizes above 1 that tell what follows the size: the usual one, a low one, and the largest or above.
+        """Three sizes above 1 at which a model is imported to find what depends on the size: typical, low, and largest.
 
-        Their differences have no common divisor, so that what follows the size in steps shows.
+        Their differences are coprime, which exposes anything that changes in steps.
         """
-        largest = max(self.most, self.usual + 2)
-        others = (size for size in count(max(self.least, 2)) if size != self.usual)
-        low = next(size for size in others if gcd(size - self.usual, largest - self.usual) == 1)
-        return self.usual, low, largest
+        largest = max(self.max, self.typical + 2)
+        others = (size for size in count(max(self.min, 2)) if size != self.typical)
+        low = next(size for size in others if gcd(size - self.typical, largest - self.typical) == 1)
+        return self.typical, low, largest
 
     @property
     def checked(self) -> tuple[int, ...]:
-        """The sizes at which a build is evaluated beside the usual one: ends, an odd one, and where programs change."""
-        odd = min((self.usual + self.most) // 2 | 1, self.most)
-        return tuple(sorted({self.least, self.least + 1, self.small, self.small + 1, odd, self.most} - {self.usual}))
+        """The atypical sizes at which a build is evaluated: both ends, an odd one, and kernel thresholds."""
+        odd = min((self.typical + self.max) // 2 | 1, self.max)
+        return tuple(sorted({self.min, self.min + 1, self.small, self.small + 1, odd, self.max} - {self.typical}))
 
     def __contains__(self, size: int) -> bool:
-        return self.least <= size <= self.most
+        return self.min <= size <= self.max
 
     def __str__(self) -> str:
-        return f"{self.least}..{self.most}"
+        return f"{self.min}..{self.max}"
 
 
 def checked_sizes(ranges: Mapping[str, SizeRange]) -> list[dict[str, int]]:
-    """Returns the sizes at which a build is evaluated: those of each range alone, and all ends together."""
-    usual = {name: each.usual for name, each in ranges.items()}
-    found = [{**usual, name: size} for name, each in ranges.items() for size in each.checked]
-    ends = [{name: each.least for name, each in ranges.items()}, {name: each.most for name, each in ranges.items()}]
+    """Return the sizes at which a build is evaluated: each range varied alone, then all ranges at their ends."""
+    typical = {name: each.typical for name, each in ranges.items()}
+    found = [{**typical, name: size} for name, each in ranges.items() for size in each.checked]
+    ends = [{name: each.min for name, each in ranges.items()}, {name: each.max for name, each in ranges.items()}]
     ends += [{name: each.small + more for name, each in ranges.items()} for more in (0, 1)]
-    every = [usual, *found, *ends]
+    every = [typical, *found, *ends]
     return [sizes for at, sizes in enumerate(every) if sizes not in every[:at]][1:]

@@ -51,7 +51,7 @@ def is_small(symbols: Sequence[tirx.Var]) -> Any:
     return tirx.all(*(symbol <= found.small for symbol in symbols if (found := range_of(symbol)) is not None))
 
 
-def usual(extent: Any, sizes: Mapping[str, int] | None = None) -> int | None:
+def size_hint(extent: Any, sizes: Mapping[str, int] | None = None) -> int | None:
     """Return an extent at typical sizes, or at given ones, by name; None if it has a variable without a range."""
     if isinstance(extent, (int, tirx.IntImm)):
         return int(extent)
@@ -62,30 +62,30 @@ def usual(extent: Any, sizes: Mapping[str, int] | None = None) -> int | None:
 def largest(extent: Any) -> int | None:
     """Return the largest value of an extent at the ends of its symbols' ranges; None if it has other variables."""
     ranges = {name_of(symbol): range_of(symbol) for symbol in _variables(extent)}
-    ends = [(each.least, each.most) for each in ranges.values() if each is not None]
+    ends = [(each.min, each.max) for each in ranges.values() if each is not None]
     if len(ends) < len(ranges):
         return None
-    found = [usual(extent, dict(zip(ranges, sizes, strict=True))) for sizes in product(*ends)]
+    found = [size_hint(extent, dict(zip(ranges, sizes, strict=True))) for sizes in product(*ends)]
     return max(value for value in found if value is not None)
 
 
-def is_number(extent: Any) -> bool:
-    """Returns whether an extent does not vary."""
+def is_static(extent: Any) -> bool:
+    """Whether an extent does not vary."""
     return isinstance(extent, (int, tirx.IntImm))
 
 
-def are_numbers(extents: Iterable[Any]) -> bool:
-    """Returns whether none of some extents varies."""
-    return all(map(is_number, extents))
+def all_static(extents: Iterable[Any]) -> bool:
+    """Whether none of some extents varies."""
+    return all(map(is_static, extents))
 
 
 def simplified(extent: Any) -> Any:
-    """Returns an extent, an expression, in its simplest form."""
+    """Return an extent, an expression, in its simplest form."""
     return sym.Analyzer().simplify(extent)
 
 
 def text_of(extent: Any, calls: bool = False) -> str:
-    """Returns an extent as Python has it, such as ``batch * 2``; TVM changes some names where it prints them.
+    """Return an extent as Python has it, such as ``batch * 2``; TVM changes some names where it prints them.
 
     Args:
         extent: the extent.
@@ -107,30 +107,30 @@ def text_of(extent: Any, calls: bool = False) -> str:
 
 
 def varying_texts(shape: Iterable[Any], calls: bool = False) -> tuple[str | None, ...] | None:
-    """Returns the texts of the extents that vary, see `text_of`, and None for all others; None if none does."""
-    texts = tuple(None if is_number(extent) else text_of(extent, calls) for extent in shape)
+    """Return the texts of the extents that vary, see `text_of`, and None for all others; None if none does."""
+    texts = tuple(None if is_static(extent) else text_of(extent, calls) for extent in shape)
     return texts if any(texts) else None
 
 
-def usual_shape(shape: Any, sizes: Mapping[str, int] | None = None) -> tuple[int, ...] | None:
+def typical_shape(shape: Any, sizes: Mapping[str, int] | None = None) -> tuple[int, ...] | None:
     """Return a shape at typical sizes, or at given ones, by name; None if it is not known."""
-    found = [usual(extent, sizes) for extent in shape] if shape is not None else [None]
+    found = [size_hint(extent, sizes) for extent in shape] if shape is not None else [None]
     return tuple(extent for extent in found if extent is not None) if None not in found else None
 
 
 def symbols_of(func: tirx.PrimFunc) -> list[tirx.Var]:
-    """Returns the symbols in the shapes of a function's parameters, each once."""
+    """Return the symbols in the shapes of a function's parameters, each once."""
     return _symbols([param.ty for param in func.params])
 
 
 def unbound_symbols(types: Sequence[Any]) -> list[tirx.Var]:
-    """Returns the symbols of tensor types that are no extent by themselves, so that no tensor tells them."""
+    """Return the symbols of tensor types that are no extent by themselves, so that no tensor tells them."""
     extents = [extent for ty in types for extent in ty.shape]
     return [symbol for symbol in _symbols(types) if not any(symbol.same_as(extent) for extent in extents)]
 
 
 def symbols_in(ty: Any) -> list[tirx.Var]:
-    """Returns the symbols in a type's shape as often as they occur, in order; nothing for other types."""
+    """Return the symbols in a type's shape as often as they occur, in order; nothing for other types."""
     return [symbol for extent in getattr(ty, "shape", None) or () for symbol in _variables(extent)]
 
 
@@ -144,28 +144,28 @@ def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
     return list({str(symbol.name): symbol for ty in types for symbol in symbols_in(ty)}.values())
 
 
-def in_plain_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tirx.PrimFunc:
-    """Returns what a function becomes if, while it is changed, each computed extent of its parameters is a symbol.
+def with_opaque_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tirx.PrimFunc:
+    """Return what a function becomes if, while it is changed, each computed extent of its parameters is a symbol.
 
     TVM cannot tell that there are at least ``batch * 4`` in ``(batch * 4 + 127) // 128 * 128``.
     """
-    found = act(with_plain_extents(func))
+    found = act(with_opaque_extents_named(func))
     computed = computed_extents(found)
     return with_extents(found.without_attr(_COMPUTED), computed) if computed else found
 
 
 def computed_extents(func: tirx.PrimFunc) -> dict[str, Any]:
-    """Returns the extents that `with_plain_extents` replaced, by their text."""
+    """Return the extents that `with_opaque_extents_named` replaced, by their text."""
     return dict(func.attrs[_COMPUTED]) if func.attrs and _COMPUTED in func.attrs else {}
 
 
 def with_extents(node: Any, extents: Mapping[str, Any]) -> Any:
-    """Returns a function or an expression with extents instead of the symbols that are named as their text."""
+    """Return a function or an expression with extents instead of the symbols that are named as their text."""
     return tvm_ffi.structural_map(node, (tirx.Var, lambda each: extents.get(str(each.name), each)))
 
 
-def with_plain_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Returns a function with a symbol for each extent of its parameters that is computed, by its text as name."""
+def with_opaque_extents_named(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return a function with a symbol for each extent of its parameters that is computed, by its text as name."""
     computed = _computed([param.ty for param in func.params])
     if not computed:
         return func
@@ -180,7 +180,7 @@ def with_plain_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def plain_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
-    """Returns tensor types with a symbol for each extent that is computed, and the extent of each such symbol."""
+    """Return tensor types with a symbol for each extent that is computed, and the extent of each such symbol."""
     computed = _computed(types)
     symbols = _symbols_for(computed)
     plain = [relax.TensorType([symbols.get(text_of(each), each) for each in ty.shape], ty.dtype) for ty in types]
@@ -192,7 +192,7 @@ def _symbols_for(texts: Iterable[str]) -> dict[str, tirx.Var]:
 
 
 def _computed(types: Sequence[Any]) -> dict[str, Any]:
-    """Returns the extents that are neither a number nor a symbol, by their text."""
+    """Return the extents that are neither a number nor a symbol, by their text."""
     extents = [extent for ty in types for extent in getattr(ty, "shape", None) or ()]
     return {text_of(each): each for each in extents if not isinstance(each, (tirx.IntImm, tirx.Var))}
 
@@ -203,7 +203,9 @@ def prime_sizes(func: tirx.PrimFunc) -> dict[str, int]:
     for symbol in symbols_of(func):
         size = range_of(symbol)
         if size is not None:
-            found[name_of(symbol)] = next(n for n in count(size.usual + 1) if n not in found.values() and _is_prime(n))
+            found[name_of(symbol)] = next(
+                n for n in count(size.typical + 1) if n not in found.values() and _is_prime(n)
+            )
     return found
 
 
@@ -228,12 +230,12 @@ def at_sizes(func: tirx.PrimFunc, sizes: Mapping[str, int]) -> tirx.PrimFunc:
 
 
 def _folded(operation: Any) -> Any:
-    """Returns the result of an operation on numbers, and any other operation as it is."""
-    return simplified(operation) if are_numbers([operation.a, operation.b]) else operation
+    """Return the result of an operation on numbers, and any other operation as it is."""
+    return simplified(operation) if all_static([operation.a, operation.b]) else operation
 
 
 def _valued(sizes: Mapping[str, int] | None, symbol: tirx.Var) -> Any:
     """Return the size of a symbol, by default the typical one, and every other variable as it is."""
     own = range_of(symbol) if sizes is None else None
-    size = own.usual if own is not None else (sizes or {}).get(name_of(symbol))
+    size = own.typical if own is not None else (sizes or {}).get(name_of(symbol))
     return symbol if size is None else tirx.IntImm(symbol.ty.dtype, size)

@@ -89,19 +89,19 @@ class Builders:
         return max(0.0, ends_s - time.perf_counter())
 
     def begin(self, position: int, config: Config) -> None:
-        """Starts building a candidate; at least one builder must be idle."""
+        """Start building a candidate; at least one builder must be idle."""
         builder, artifact = self._idle.pop(), self._folder / f"{uuid4().hex}.so"
         builder.submit(dict(config), str(artifact))
         self._busy[builder.connection] = _Building(position, builder, config, artifact, time.perf_counter())
 
     def collect(self, readable: Container[Any]) -> list[Built]:
-        """Returns the candidates that have ended, given the readable connections, or have passed their limit."""
+        """Return the candidates that have ended, given the readable connections, or have passed their limit."""
         overdue_s = time.perf_counter() - self._limit_s
         ended = [at for at, building in self._busy.items() if at in readable or building.began_s <= overdue_s]
         return [self._finish(self._busy.pop(connection)) for connection in ended]
 
     def build_all(self, configs: Sequence[Config]) -> list[Built]:
-        """Builds configs on all builders in parallel and returns them in order."""
+        """Build configs on all builders in parallel and return them in order."""
         waiting, built = list(enumerate(configs))[::-1], list[Built]()
         while waiting or self._busy:
             while waiting and self._idle:
@@ -110,7 +110,7 @@ class Builders:
         return sorted(built, key=lambda candidate: candidate.position)
 
     def abandon(self) -> None:
-        """Abandons the running builds."""
+        """Abandon the running builds."""
         for building in self._busy.values():
             building.builder.kill()
             self._idle.append(building.builder)

@@ -9,10 +9,10 @@ from typing import Self
 
 from anole.errors import MeasureError
 from anole.host.faults import ran_out_of_memory
+from anole.measure.device_access import DeviceAccess
 from anole.measure.measurer import Measurer
 from anole.measure.options import MeasureOptions
 from anole.measure.simulation import SimulatedMeasurer
-from anole.measure.device_access import Site
 from anole.record import Config, Measurement, Status, Trial
 from anole.targets import get_target
 from anole.targets.base import Device, Place
@@ -20,14 +20,14 @@ from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 
 logger = logging.getLogger(__name__)
 
-_MOST_HELD = 8
+_MAX_HELD_FAILURES = 8
 """Failures in a row that are held back before the machine is checked; twice as many after each check in a row."""
 
 
 def measurer_of(
-    task: Task, options: MeasureOptions, site: Site | None = None, fastest: Trial | None = None
+    task: Task, options: MeasureOptions, site: DeviceAccess | None = None, fastest: Trial | None = None
 ) -> AnyMeasurer:
-    """Returns what measures a task's candidates, by the kind of its target; a simulator uses the task alone.
+    """Return what measures a task's candidates, by the kind of its target; a simulator uses the task alone.
 
     The site is one on this machine by default; `fastest` is the fastest trial that was measured before.
     """
@@ -35,10 +35,10 @@ def measurer_of(
     if target.place is Place.SIMULATOR:
         return SimulatedMeasurer(task, target)
     best_s, known = (fastest.measurement.latency_s, fastest.config) if fastest is not None else (None, None)
-    return CautiousMeasurer(Measurer(task, options, site=site, best_s=best_s), task, target, known)
+    return FaultFilteringMeasurer(Measurer(task, options, site=site, best_s=best_s), task, target, known)
 
 
-class CautiousMeasurer:
+class FaultFilteringMeasurer:
     """Measures candidates of one task, and never yields a failure that may be the machine's.
 
     Failures are held back until a later candidate works. If none does, a config that should work is measured: the
@@ -60,13 +60,13 @@ class CautiousMeasurer:
         self._measurer.__exit__()
 
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Measures configs and yields their measurements in order, each as soon as it is believed.
+        """Measure configs and yield their measurements in order, each as soon as it is believed.
 
         Raises:
             TargetError: there is no such device.
             MeasureError: measuring is not possible at all, or no longer; what was held back is not yielded.
         """
-        n, held, most = 0, list[Measurement](), _MOST_HELD
+        n, held, most = 0, list[Measurement](), _MAX_HELD_FAILURES
         while n < len(configs):
             with closing(self._measurer.measure(configs[n:])) as measured:
                 for measurement in measured:
@@ -78,7 +78,7 @@ class CautiousMeasurer:
                     if measurement.status is Status.OK:
                         self._known = configs[n - 1]
                         yield from (*held, measurement)
-                        held, most = [], _MOST_HELD
+                        held, most = [], _MAX_HELD_FAILURES
                         continue
                     held.append(measurement)
                     if len(held) == most or n == len(configs):
@@ -88,19 +88,19 @@ class CautiousMeasurer:
                         held, most = [], 2 * most
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measures rivals together, see `Measurer.confirm`; raises as `measure`."""
+        """Measure rivals together, see `Measurer.confirm`; raise as `measure`."""
         measured = self._measurer.confirm(configs, seconds_each)
         if measured and all(measurement.status is not Status.OK for measurement in measured):
             self._check_machine(measured)
         return measured
 
     def _alone(self, config: Config) -> Measurement:
-        """Measures a config while nothing else is built or run."""
+        """Measure a config while nothing else is built or run."""
         (measurement,) = self._measurer.measure([config])
         return measurement
 
     def _check_machine(self, failures: Sequence[Measurement]) -> None:
-        """Measures a config that should work; raises MeasureError if it fails too: then the machine may be at fault."""
+        """Measure a config that should work; raises MeasureError if it fails too: then the machine may be at fault."""
         fails: Measurement | None = None
         if self._known is not None:
             fails, what = self._failure(self._known), "a config that worked before"
@@ -122,8 +122,8 @@ class CautiousMeasurer:
             fails, what = measurement, f"the smallest task ({tiny.label})"
         last = failures[-1]
         raise MeasureError(
-            f"{self._task.label}: {len(failures)} candidates in a row failed, the last with {_told(last)}; "
-            f"{what} fails now too, with {_told(fails)}, so the machine is at fault and nothing of this is recorded"
+            f"{self._task.label}: {len(failures)} candidates in a row failed, the last with {_describe(last)}; "
+            f"{what} fails now too, with {_describe(fails)}, so the machine is at fault and nothing of this is recorded"
         )
 
     def _failure(self, config: Config) -> Measurement | None:
@@ -131,12 +131,12 @@ class CautiousMeasurer:
         return None if measurement.status is Status.OK else measurement
 
 
-AnyMeasurer = CautiousMeasurer | SimulatedMeasurer
+AnyMeasurer = FaultFilteringMeasurer | SimulatedMeasurer
 """What measures a task's candidates, by the kind of its target."""
 
 
 def _tiny(target: Device, dtype: str) -> Task:
-    """Returns the smallest task of an operator that the target has a template for."""
+    """Return the smallest task of an operator that the target has a template for."""
     workloads: tuple[Workload, ...] = (
         Dense(1, 32, 64, dtype=dtype),
         Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1), dtype=dtype),
@@ -146,5 +146,5 @@ def _tiny(target: Device, dtype: str) -> Task:
     return Task(workload, target.description, target.template_version(workload))
 
 
-def _told(measurement: Measurement) -> str:
+def _describe(measurement: Measurement) -> str:
     return f"{measurement.status} ({measurement.error})"

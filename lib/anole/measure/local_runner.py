@@ -11,25 +11,25 @@ from typing import Any, Self
 
 from anole.host.process import CallFailed, CallTimedOut, Worker
 from anole.measure.builders import Built
-from anole.measure.worker_functions import start_running
+from anole.measure.device_access import DeviceAccess
 from anole.measure.options import MeasureOptions
 from anole.measure.results import FAILURES, Results
-from anole.measure.device_access import Site
+from anole.measure.worker_functions import start_running
 from anole.record import Measurement
 from anole.targets.base import Device
 from anole.task import Workload
 
 
-class LocalBench:
+class LocalRunner:
     """Runs candidates of a workload in a process of its own, which is replaced when it is lost.
 
     A context manager that ends the process.
     """
 
-    n_lanes = 1
+    n_workers = 1
 
     def __init__(
-        self, site: Site, target: Device, workload: Workload, options: MeasureOptions, results: Results
+        self, site: DeviceAccess, target: Device, workload: Workload, options: MeasureOptions, results: Results
     ) -> None:
         self._site, self._target = site, target
         self._run_limit_s, self._results = options.limits.run_s, results
@@ -48,7 +48,7 @@ class LocalBench:
 
     @contextmanager
     def held(self, n: int) -> Iterator[None]:
-        """Holds the device exclusively."""
+        """Hold the device exclusively."""
         with self._site.timing():
             self._worker.launch()
             yield
@@ -69,12 +69,12 @@ class LocalBench:
         return math.inf if self.has_room else max(0.0, self._limit_s - self._spent_s)
 
     def begin(self, candidate: Built) -> None:
-        """Starts running a built candidate."""
+        """Start running a built candidate."""
         self._candidate = candidate
         self._submit([candidate], None, self._run_limit_s)
 
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
-        """Returns the position and the measurement of the candidate, if it has ended or has passed its limit.
+        """Return the position and the measurement of the candidate, if it has ended or has passed its limit.
 
         Raises:
             MeasureError: measuring is not possible at all, or no longer.
@@ -86,7 +86,7 @@ class LocalBench:
         return [(candidate.position, self._finish(candidate))]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
-        """Runs candidates one after another and returns their measurements; raises as `collect`."""
+        """Run candidates one after another and return their measurements; raise as `collect`."""
         return [candidate.failure or self._run(candidate) for candidate in candidates]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
@@ -96,13 +96,13 @@ class LocalBench:
         return self._results.of_rivals(candidates, self._result(), self._spent_s)
 
     def abandon(self) -> None:
-        """Abandons the running candidate."""
+        """Abandon the running candidate."""
         if not self.has_room:
             self._end()
         self._candidate = None
 
     def compare_devices(self, candidate: Built | None) -> None:
-        """Does nothing: there is one device."""
+        """Do nothing: there is one device."""
 
     def _run(self, candidate: Built) -> Measurement:
         self.begin(candidate)

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from anole.errors import MachineError, cause
 from anole.host.machine import available_cores
-from anole.measure.local_runner import LocalBench
 from anole.measure.builders import Builders, Built
-from anole.measure.worker_functions import start_building
+from anole.measure.device_access import DeviceAccess, RemoteDevices, device_access
+from anole.measure.local_runner import LocalRunner
 from anole.measure.options import MeasureOptions
+from anole.measure.remote_runner import RemoteRunner
 from anole.measure.results import FAILURES, Results
-from anole.measure.remote_runner import RemoteBench
-from anole.measure.device_access import Elsewhere, Site, site_of
+from anole.measure.worker_functions import start_building
 from anole.record import Config, Measurement
 from anole.targets import get_device
 from anole.targets.base import Device
@@ -28,7 +28,7 @@ from anole.task import Task
 
 logger = logging.getLogger(__name__)
 
-Bench = LocalBench | RemoteBench
+CandidateRunner = LocalRunner | RemoteRunner
 """What runs candidates, by where that is."""
 
 _AHEAD = 2
@@ -49,13 +49,13 @@ class Measurer:
         task: Task,
         options: MeasureOptions,
         *,
-        site: Site | None = None,
+        site: DeviceAccess | None = None,
         target: Device | None = None,
         best_s: float | None = None,
     ) -> None:
         self._workload, self._options = task.workload, options
         self._target = target or get_device(task.target)
-        self._site, self._is_own_site = site or site_of(self._target), site is None
+        self._site, self._is_own_site = site or device_access(self._target), site is None
         # One for each kernel thread if builds disturb timing, else one for each core.
         usual = self._target.threads if self._site.is_disturbed else available_cores()
         self._n_builders = options.n_builders or usual
@@ -81,7 +81,7 @@ class Measurer:
         self._stack.close()
 
     def measure(self, configs: Sequence[Config]) -> Generator[Measurement]:
-        """Measures configs and yields their measurements in order, each as soon as it is known.
+        """Measure configs and yield their measurements in order, each as soon as it is known.
 
         Raises:
             TargetError: there is no such device.
@@ -95,7 +95,7 @@ class Measurer:
             self._bench.compare_devices(self._results.fastest)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measures rivals together, in turns, so that the machine's state affects all of them alike.
+        """Measure rivals together, in turns, so that the machine's state affects all of them alike.
 
         Each has `seconds_each` at most, and its latency is the median over all turns; raises as `measure`.
         """
@@ -109,16 +109,16 @@ class Measurer:
                 return self._bench.run_each(built)
 
     def beside(self, task: Task) -> Measurer:
-        """Returns a measurer of another task for the same target, at the same site; enter it while this one is idle."""
+        """Return a measurer of another task for the same target, at the same site; enter it while this one is idle."""
         return Measurer(task, replace(self._options, n_builders=1), site=self._site, target=self._target)
 
-    def _bench_of(self, site: Site) -> Bench:
-        if isinstance(site, Elsewhere):
-            return RemoteBench(site, self._target, self._workload, self._options, self._results)
-        return LocalBench(site, self._target, self._workload, self._options, self._results)
+    def _bench_of(self, site: DeviceAccess) -> CandidateRunner:
+        if isinstance(site, RemoteDevices):
+            return RemoteRunner(site, self._target, self._workload, self._options, self._results)
+        return LocalRunner(site, self._target, self._workload, self._options, self._results)
 
     def _measure_by_turns(self, configs: Sequence[Config]) -> Generator[Measurement]:
-        """Alternates between building and timing, which never overlap."""
+        """Alternate between building and timing, which never overlap."""
         # A few at a time, so that an interruption loses few builds.
         few = 8 * self._n_builders
         for first in range(0, len(configs), few):
@@ -128,7 +128,7 @@ class Measurer:
                     yield self._bench.run_each([candidate])[0]
 
     def _rebuilt(self, configs: Sequence[Config]) -> list[Built]:
-        """Returns the kept builds of candidates, and builds the others."""
+        """Return the kept builds of candidates, and build the others."""
         kept = [self._results.find(config) for config in configs]
         others = iter(self._build_all([config for config, built in zip(configs, kept, strict=True) if built is None]))
         return [built or next(others) for built in kept]
@@ -145,7 +145,7 @@ class Overlap:
     candidates as there are builders are built ahead of the devices, or more, so that there is one for each device.
     """
 
-    def __init__(self, builders: Builders, bench: Bench, configs: Sequence[Config]) -> None:
+    def __init__(self, builders: Builders, bench: CandidateRunner, configs: Sequence[Config]) -> None:
         self._builders, self._bench, self._n = builders, bench, len(configs)
         self._waiting = deque(enumerate(configs))
         self._ready: dict[int, Built] = {}
@@ -163,7 +163,7 @@ class Overlap:
             self._bench.abandon()
 
     def _advance(self) -> None:
-        """Waits for the first builder or run to end, takes its result, and gives idle ones new work."""
+        """Wait for the first builder or run to end, take its result, and give idle ones new work."""
         left_s = min(self._builders.left_s, self._bench.left_s, _LONGEST_WAIT_S)
         readable = wait([*self._builders.connections, *self._bench.connections], left_s)
         for candidate in self._builders.collect(readable):
@@ -176,7 +176,7 @@ class Overlap:
 
     def _feed(self) -> None:
         builders = self._builders
-        most = max(_AHEAD * builders.n, builders.n + self._bench.n_lanes)
+        most = max(_AHEAD * builders.n, builders.n + self._bench.n_workers)
         while self._waiting and builders.n_busy < builders.n and builders.n_busy + len(self._ready) < most:
             builders.begin(*self._waiting.popleft())
         while self._ready and self._bench.has_room:

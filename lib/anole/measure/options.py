@@ -39,7 +39,7 @@ class Retries:
     total_s: float = 300.0
 
     def waits(self) -> Iterator[float]:
-        """Yields the seconds to wait before each further attempt."""
+        """Yield the seconds to wait before each further attempt."""
         wait_s, left_s = self.first_s, self.total_s
         while left_s > 0:
             wait_s = min(wait_s, self.longest_s, left_s)

@@ -14,11 +14,11 @@ from typing import Any, Self
 
 from anole.errors import DeviceLostError, MeasureError
 from anole.measure.builders import Built
-from anole.measure.worker_functions import Timed, start_running_elsewhere
-from anole.measure.remote_worker import Ended, Lane, LaneState
+from anole.measure.device_access import RemoteDevices
 from anole.measure.options import MeasureOptions
+from anole.measure.remote_worker import Ended, RemoteWorker, WorkerState
 from anole.measure.results import Results
-from anole.measure.device_access import Elsewhere
+from anole.measure.worker_functions import Timed, start_running_elsewhere
 from anole.record import Measurement
 from anole.targets.base import Device
 from anole.targets.rpc.address import Remote
@@ -27,8 +27,8 @@ from anole.task import Workload
 
 logger = logging.getLogger(__name__)
 
-_MOST_LOSSES = 3
-_MOST_PASSES = 3
+_MAX_LOSSES = 3
+_MAX_PASSES = 3
 _LONGEST_WAIT_S = 60.0
 _COMPARED_S = 0.1
 """Seconds for which a kernel runs on each server, to find out whether they are alike."""
@@ -43,7 +43,7 @@ class _Call:
     losses: int = 0
 
 
-class RemoteBench:
+class RemoteRunner:
     """Runs candidates of a workload on servers; a context manager that gives them back.
 
     What ran on a server that is lost runs again on another one, or on the same one when it is back. What loses its
@@ -51,15 +51,15 @@ class RemoteBench:
     """
 
     def __init__(
-        self, site: Elsewhere, target: Device, workload: Workload, options: MeasureOptions, results: Results
+        self, site: RemoteDevices, target: Device, workload: Workload, options: MeasureOptions, results: Results
     ) -> None:
         self._site, self._target, self._options, self._results = site, target, options, results
         self._start: Callable[[], Callable[..., Any]] = partial(
             start_running_elsewhere, target, workload, options.evaluator, options.limits.session_s
         )
-        self._lanes: list[Lane] = []
-        self._waiting, self._running = deque[_Call](), dict[Lane, _Call]()
-        self._told: set[str] = set()
+        self._lanes: list[RemoteWorker] = []
+        self._waiting, self._running = deque[_Call](), dict[RemoteWorker, _Call]()
+        self._describe: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -69,12 +69,12 @@ class RemoteBench:
 
     @contextmanager
     def held(self, n: int) -> Iterator[None]:
-        """Holds as many servers as there are now, at most one for each of `n` calls."""
-        self._told.clear()
+        """Hold as many servers as there are now, at most one for each of `n` calls."""
+        self._describe.clear()
         self._site.absent.discard(str(self._site.remote))
         self._lanes = [
-            Lane(places, self._start, self._target, self._options)
-            for places in places_of_lanes(self._site.remote, n, self._site.absent)
+            RemoteWorker(places, self._start, self._target, self._options)
+            for places in places_of_workers(self._site.remote, n, self._site.absent)
         ]
         try:
             self._advance(())
@@ -83,7 +83,7 @@ class RemoteBench:
             self._give_back()
 
     @property
-    def n_lanes(self) -> int:
+    def n_workers(self) -> int:
         """How many candidates run at once at most."""
         return len(self._lanes)
 
@@ -103,21 +103,21 @@ class RemoteBench:
         return min((lane.left_s for lane in self._lanes), default=math.inf)
 
     def begin(self, candidate: Built) -> None:
-        """Starts running a built candidate."""
+        """Start running a built candidate."""
         self._waiting.append(_Call([candidate]))
         self._dispatch()
 
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
-        """Returns positions and measurements of the candidates that have ended; raises as `LocalBench.collect`."""
+        """Return positions and measurements of the candidates that have ended; raises as `LocalRunner.collect`."""
         done = self._advance(readable)
         return [(call.candidates[0].position, self._measurement(call.candidates[0], ended)) for call, ended in done]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
-        """Runs candidates one after another and returns their measurements, all from one server where they worked."""
+        """Run candidates one after another and return their measurements, all from one server where they worked."""
         able = [at for at, candidate in enumerate(candidates) if candidate.failure is None]
         found: dict[int, Ended] = {}
         left, last = able, ""
-        for _ in range(_MOST_PASSES):
+        for _ in range(_MAX_PASSES):
             for at in left:
                 found[at] = self._run(_Call([candidates[at]]))
                 last = found[at].server if found[at].error is None else last
@@ -130,18 +130,18 @@ class RemoteBench:
         return [candidate.failure or self._measurement(candidate, found[at]) for at, candidate in enumerate(candidates)]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Runs rivals in turns for some seconds on one server; returns and raises as `LocalBench.compare`."""
+        """Run rivals in turns for some seconds on one server; return and raise as `LocalRunner.compare`."""
         ended = self._run(_Call([candidate for candidate in candidates if candidate.failure is None], seconds))
         if ended.error is not None:
             raise ended.error
         return self._results.of_rivals(candidates, ended.value, ended.run_s)
 
     def abandon(self) -> None:
-        """Abandons what runs."""
+        """Abandon what runs."""
         self._end(self._running)
 
     def compare_devices(self, candidate: Built | None) -> None:
-        """Lets a candidate that worked run on all servers at hand, until it is known whether they are alike."""
+        """Let a candidate that worked run on all servers at hand, until it is known whether they are alike."""
         ready = {lane.server: lane for lane in self._lanes if lane.is_ready}
         if candidate is None or not self._site.likeness.wants(frozenset(ready)):
             return
@@ -162,7 +162,7 @@ class RemoteBench:
         return self._results.of_one(candidate, ended.value if ended.error is None else ended.error, ended.run_s)
 
     def _run(self, call: _Call) -> Ended:
-        """Runs a call while nothing else runs, and returns how it ended."""
+        """Run a call while nothing else runs, and returns how it ended."""
         self._waiting.append(call)
         self._dispatch()
         while not (ended := self._advance(self._wait())):
@@ -173,7 +173,7 @@ class RemoteBench:
         return wait(self.connections, min(self.left_s, _LONGEST_WAIT_S))
 
     def _advance(self, readable: Container[Any]) -> list[tuple[_Call, Ended]]:
-        """Lets each lane go on, and returns the calls that have ended for good."""
+        """Let each lane go on, and return the calls that have ended for good."""
         done: list[tuple[_Call, Ended]] = []
         for lane in self._lanes:
             tried = lane.failure
@@ -191,11 +191,11 @@ class RemoteBench:
         self._dispatch()
         return done
 
-    def _again(self, lane: Lane, ended: Ended, others: Sequence[Lane]) -> list[tuple[_Call, Ended]]:
-        """Lets a call run again that lost its server; returns it if it did so too often."""
+    def _again(self, lane: RemoteWorker, ended: Ended, others: Sequence[RemoteWorker]) -> list[tuple[_Call, Ended]]:
+        """Let a call run again that lost its server; returns it if it did so too often."""
         call = self._running.pop(lane)
         call.losses += 1
-        if call.losses == _MOST_LOSSES:
+        if call.losses == _MAX_LOSSES:
             error = DeviceLostError(f"its device was lost {call.losses} times while it ran: {ended.error}")
             return [(call, Ended(ended.server, ended.run_s, error=error))]
         goes_on = any(map(_has_session, others))
@@ -206,30 +206,30 @@ class RemoteBench:
         self._waiting.appendleft(call)
         return []
 
-    def _tell_absent(self, lane: Lane, others: Sequence[Lane]) -> None:
-        """Tells why a lane has no server: at each try while no lane has one, and otherwise once.
+    def _tell_absent(self, lane: RemoteWorker, others: Sequence[RemoteWorker]) -> None:
+        """Tell why a lane has no server: at each try while no lane has one, and otherwise once.
 
         Raises:
             MeasureError: no lane has one, and all of them have given up.
         """
-        if all(each.state is LaneState.GONE for each in self._lanes):
+        if all(each.state is WorkerState.GONE for each in self._lanes):
             raise MeasureError(f"{lane.failure}; gave up after {self._options.retries.total_s:g} s") from lane.failure
         if any(map(_has_session, others)):
             if lane.failed_at not in self._site.absent:
                 logger.warning("%s; the other servers go on without it", lane.failure)
             self._site.absent.add(lane.failed_at)
-        elif lane.state is not LaneState.GONE:
+        elif lane.state is not WorkerState.GONE:
             told = f"{lane.failure}; trying again in {lane.wait_s:g} s"
-            if told not in self._told:
+            if told not in self._describe:
                 logger.warning("%s", told)
-            self._told.add(told)
+            self._describe.add(told)
 
     def _dispatch(self) -> None:
         for lane in self._lanes:
             if self._waiting and lane.is_ready and self._submit(lane, self._waiting[0]):
                 self._waiting.popleft()
 
-    def _submit(self, lane: Lane, call: _Call) -> bool:
+    def _submit(self, lane: RemoteWorker, call: _Call) -> bool:
         loadables = [candidate.loadable for candidate in call.candidates]
         if is_taken := lane.submit(loadables, self._results.best_s, call.seconds):
             self._running[lane] = call
@@ -239,17 +239,17 @@ class RemoteBench:
         self._end(self._lanes)
         self._lanes = []
 
-    def _end(self, lanes: Iterable[Lane]) -> None:
-        """Ends lanes, after all of them were told to give their servers back, and forgets all calls."""
-        for end in (Lane.release, Lane.end):
+    def _end(self, lanes: Iterable[RemoteWorker]) -> None:
+        """End lanes, after all of them were told to give their servers back, and forget all calls."""
+        for end in (RemoteWorker.release, RemoteWorker.end):
             for lane in lanes:
                 end(lane)
         self._running.clear()
         self._waiting.clear()
 
 
-def places_of_lanes(remote: Remote, n: int, absent: Container[str] = ()) -> list[list[Remote]]:
-    """Returns where each lane finds its servers: as many lanes as there are servers, at least one and at most `n`.
+def places_of_workers(remote: Remote, n: int, absent: Container[str] = ()) -> list[list[Remote]]:
+    """Return where each lane finds its servers: as many lanes as there are servers, at least one and at most `n`.
 
     Of a tracker's servers, those in use count, too; `absent` ones are tried after all others.
     """
@@ -265,5 +265,5 @@ def places_of_lanes(remote: Remote, n: int, absent: Container[str] = ()) -> list
     return [[remote]] * min(n, n_servers, remote.servers or n)
 
 
-def _has_session(lane: Lane) -> bool:
-    return lane.state in (LaneState.READY, LaneState.RUNNING)
+def _has_session(lane: RemoteWorker) -> bool:
+    return lane.state in (WorkerState.READY, WorkerState.RUNNING)

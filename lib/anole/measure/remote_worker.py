@@ -31,7 +31,7 @@ _REPLACED_AFTER = 1 << 40
 """Calls of a process: as many as its session allows."""
 
 
-class LaneState(Enum):
+class WorkerState(Enum):
     """What a lane is doing."""
 
     WAITING = auto()
@@ -61,7 +61,7 @@ class Ended:
     error: Exception | None = None
 
 
-class Lane:
+class RemoteWorker:
     """Finds a server, opens a session with it in a process of its own, and opens the next one when that ends.
 
     Servers of a tracker are asked for in its queue, by a lane that may queue; other lanes take only what is free. So
@@ -100,14 +100,14 @@ class Lane:
         self.server, self.wait_s = str(self._places[0]), 0.0
         self.failure: DeviceLostError | None = None
         self.failed_at = ""
-        self._be(LaneState.WAITING, 0.0)
+        self._be(WorkerState.WAITING, 0.0)
 
     @property
     def connections(self) -> list[Any]:
         """What becomes readable when the lane can go on."""
-        if self.state is LaneState.ASKING and self._tracker is not None:
+        if self.state is WorkerState.ASKING and self._tracker is not None:
             return [self._tracker.connection]
-        has_news = self.state in (LaneState.STARTING, LaneState.OPENING, LaneState.READY, LaneState.RUNNING)
+        has_news = self.state in (WorkerState.STARTING, WorkerState.OPENING, WorkerState.READY, WorkerState.RUNNING)
         return [self._worker.connection] if has_news else []
 
     @property
@@ -118,15 +118,15 @@ class Lane:
     @property
     def holds(self) -> bool:
         """Whether it has a server, or is in the tracker's queue for one."""
-        return self.state in (LaneState.ASKING, LaneState.OPENING, LaneState.READY, LaneState.RUNNING)
+        return self.state in (WorkerState.ASKING, WorkerState.OPENING, WorkerState.READY, WorkerState.RUNNING)
 
     @property
     def is_ready(self) -> bool:
         """Whether it takes a call: it has a session with enough time left."""
-        return self.state is LaneState.READY and self.left_s > 0
+        return self.state is WorkerState.READY and self.left_s > 0
 
     def submit(self, *arguments: Any) -> bool:
-        """Submits a call, for which the lane must be ready; returns whether its session took it."""
+        """Submit a call, for which the lane must be ready; returns whether its session took it."""
         try:
             self._worker.submit(*arguments)
         except OSError:
@@ -134,7 +134,7 @@ class Lane:
             self._restart()
             return False
         # A server enforces a call's limit itself; this limit only detects that the server is silent.
-        self._be(LaneState.RUNNING, self._limits.session_s + _SILENCE_S)
+        self._be(WorkerState.RUNNING, self._limits.session_s + _SILENCE_S)
         self._sent_s = time.perf_counter()
         return True
 
@@ -156,38 +156,38 @@ class Lane:
             return None
 
     def release(self) -> None:
-        """Lets the process give the server back; `end` waits for that."""
+        """Let the process give the server back; `end` waits for that."""
         self._leave_queue()
         self._worker.release()
 
     def end(self) -> None:
-        """Gives the server back, or the place in the tracker's queue."""
+        """Give the server back, or the place in the tracker's queue."""
         self._leave_queue()
         self._worker.end()
-        self._be(LaneState.GONE, math.inf)
+        self._be(WorkerState.GONE, math.inf)
 
     def _step(self, may_queue: bool) -> Ended | None:
         match self.state:
-            case LaneState.WAITING:
+            case WorkerState.WAITING:
                 self._worker.launch()
-                self._be(LaneState.STARTING, START_TIMEOUT_S)
-            case LaneState.STARTING:
+                self._be(WorkerState.STARTING, START_TIMEOUT_S)
+            case WorkerState.STARTING:
                 self._worker.await_ready(0.0)
                 self._find(may_queue)
-            case LaneState.LOOKING:
+            case WorkerState.LOOKING:
                 self._find(may_queue)
-            case LaneState.ASKING:
+            case WorkerState.ASKING:
                 self._ask_on()
-            case LaneState.OPENING:
+            case WorkerState.OPENING:
                 self._opened()
-            case LaneState.READY:
+            case WorkerState.READY:
                 self._restart()
-            case LaneState.RUNNING:
+            case WorkerState.RUNNING:
                 return self._ended()
         return None
 
     def _find(self, may_queue: bool) -> None:
-        """Opens a session with the server of this place, or asks the tracker for one."""
+        """Open a session with the server of this place, or ask the tracker for one."""
         place = self._places[0]
         if place.key is None:
             self._open(Server(place.host, place.port))
@@ -196,7 +196,7 @@ class Lane:
         self._tracker = Tracker(place)
         _, n_free = self._tracker.count()
         if not n_free and not may_queue:
-            self._be(LaneState.LOOKING, _BUSY_LOOKS_S)
+            self._be(WorkerState.LOOKING, _BUSY_LOOKS_S)
             return
         if not n_free:
             self._waits = self._retries.waits()
@@ -204,17 +204,17 @@ class Lane:
                 logger.info("all servers of the key %r at %s are in use; waiting for one", place.key, place)
             self._is_told_busy = True
         self._tracker.request()
-        self._be(LaneState.ASKING, _LOOKS_S)
+        self._be(WorkerState.ASKING, _LOOKS_S)
 
     def _ask_on(self) -> None:
-        """Takes the server that the tracker has granted, or makes sure that there still is one to wait for."""
+        """Take the server that the tracker has granted, or makes sure that there still is one to wait for."""
         assert self._tracker is not None, "nothing was asked for"
         if self.left_s > 0:
             server = self._tracker.granted()
             self._open(server)
             return
         count_servers(self._places[0])
-        self._be(LaneState.ASKING, _LOOKS_S)
+        self._be(WorkerState.ASKING, _LOOKS_S)
 
     def _open(self, server: Server) -> None:
         self.server = f"the RPC server {server}"
@@ -222,7 +222,7 @@ class Lane:
             self._worker.submit(server)
         except OSError as error:
             raise _silent(self.server, error) from error
-        self._be(LaneState.OPENING, self._limits.connect_s)
+        self._be(WorkerState.OPENING, self._limits.connect_s)
 
     def _opened(self) -> None:
         try:
@@ -232,7 +232,7 @@ class Lane:
         self._leave_queue()
         self._waits = self._retries.waits()
         self.failure, self._is_told_busy = None, False
-        self._be(LaneState.READY, self._limits.lease_s)
+        self._be(WorkerState.READY, self._limits.lease_s)
         self._lease_ends_s = self._ends_s
 
     def _ended(self) -> Ended:
@@ -248,31 +248,31 @@ class Lane:
             self._places.rotate(-1)
             self._restart()
             return Ended(self.server, run_s, error=lost)
-        self._be(LaneState.READY, max(0.0, self._lease_ends_s - time.perf_counter()))
+        self._be(WorkerState.READY, max(0.0, self._lease_ends_s - time.perf_counter()))
         return Ended(self.server, run_s, value)
 
     def _receive(self) -> Any:
-        """Returns the result of the call, which has ended or has no time left."""
+        """Return the result of the call, which has ended or has no time left."""
         try:
             return self._worker.result(0.0)
         except (MachineError, TargetError) as error:
             raise type(error)(f"{self.server}: {error}") from error
 
     def _lose(self, error: DeviceLostError) -> None:
-        """Waits before the next try to find a server, or gives up."""
+        """Wait before the next try to find a server, or give up."""
         self._end_session()
         self.failure, self.failed_at = error, str(self._places[0])
         self._places.rotate(-1)
         wait_s = next(self._waits, None)
         if wait_s is None:
-            self._be(LaneState.GONE, math.inf)
+            self._be(WorkerState.GONE, math.inf)
         else:
             self.wait_s = wait_s
-            self._be(LaneState.WAITING, wait_s)
+            self._be(WorkerState.WAITING, wait_s)
 
     def _restart(self) -> None:
         self._end_session()
-        self._be(LaneState.WAITING, 0.0)
+        self._be(WorkerState.WAITING, 0.0)
 
     def _end_session(self) -> None:
         self._leave_queue()
@@ -284,7 +284,7 @@ class Lane:
                 self._tracker.close()
             self._tracker = None
 
-    def _be(self, state: LaneState, seconds: float) -> None:
+    def _be(self, state: WorkerState, seconds: float) -> None:
         self.state, self._ends_s = state, time.perf_counter() + seconds
 
 

@@ -18,7 +18,7 @@ from anole.search.ties import Compared
 FAILURES = (CallError, DeviceLostError)
 """The exceptions of a run that fails through the candidate's own fault."""
 
-_MOST = 64
+_MAX_CONFIRMED = 64
 """The most candidates that can be confirmed."""
 
 
@@ -33,12 +33,12 @@ class Results:
         most: number of artifacts to keep.
     """
 
-    def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MOST) -> None:
+    def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MAX_CONFIRMED) -> None:
         self._tolerance, self.best_s, self._most = tolerance, best_s, most
         self._kept: dict[str, tuple[float, Built]] = {}
 
     def of_one(self, candidate: Built, outcome: Sequence[Timed] | Exception, run_s: float) -> Measurement:
-        """Returns the measurement of a candidate that ran alone, from what its run returned or one of `FAILURES`."""
+        """Return the measurement of a candidate that ran alone, from what its run returned or one of `FAILURES`."""
         if isinstance(outcome, Exception):
             status = Status.RUN_TIMEOUT if isinstance(outcome, WorkerTimeout) else Status.RUN_ERROR
             measurement = Measurement(status, str(outcome), build_s=candidate.build_s, run_s=run_s)
@@ -49,12 +49,12 @@ class Results:
         return measurement
 
     def of_rivals(self, candidates: Sequence[Built], outcome: Sequence[Timed], run_s: float) -> list[Measurement]:
-        """Returns the measurements of rivals that took turns, in order; those that were not built failed."""
+        """Return the measurements of rivals that took turns, in order; those that were not built failed."""
         timed, each_s = iter(outcome), run_s / max(1, len(outcome))
         return [candidate.failure or self._compared(candidate, next(timed), each_s) for candidate in candidates]
 
     def keep(self, candidate: Built, latency_s: float | None) -> None:
-        """Keeps a candidate's artifact as long as it is among the fastest; that of a failed one is removed."""
+        """Keep a candidate's artifact as long as it is among the fastest; that of a failed one is removed."""
         name = canonical_json(dict(candidate.config))
         if name in self._kept:
             return
@@ -72,12 +72,12 @@ class Results:
         return min(self._kept.values(), key=itemgetter(0))[1] if self._kept else None
 
     def find(self, config: Config) -> Built | None:
-        """Returns the built candidate of a config, or None if its artifact is not kept."""
+        """Return the built candidate of a config, or None if its artifact is not kept."""
         kept = self._kept.get(canonical_json(dict(config)))
         return None if kept is None else kept[1]
 
     def _compared(self, candidate: Built, timed: Timed, run_s: float) -> Compared:
-        return Compared(**vars(self._measured(candidate, timed, run_s)), least_ratio=timed.least_ratio)
+        return Compared(**vars(self._measured(candidate, timed, run_s)), min_ratio=timed.min_ratio)
 
     def _measured(self, candidate: Built, timed: Timed, run_s: float) -> Measurement:
         error = timed.relative_error if math.isfinite(timed.relative_error) else None

@@ -25,7 +25,7 @@ class SimulatedMeasurer:
         pass
 
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Measures configs and yields their measurements in order, each as soon as it is known."""
+        """Measure configs and yield their measurements in order, each as soon as it is known."""
         return map(self._measure, configs)
 
     def _measure(self, config: Config) -> Measurement:

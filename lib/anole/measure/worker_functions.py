@@ -14,11 +14,11 @@ from threadpoolctl import threadpool_limits
 from anole.host.cores import caller_apart
 from anole.record import Config
 from anole.search.roles import Evaluator, Timing
-from anole.search.ties import least_ratios
+from anole.search.ties import min_ratios
 from anole.targets.base import Device, Runner, Timeable
 from anole.task import Workload
 
-_FEWEST_TURNS, _MOST_TURNS = 5, 100
+_MIN_TURNS, _MAX_TURNS = 5, 100
 """Number of turns of a comparison; within these bounds it ends when its time is up."""
 
 _LONG_S = 5e-3
@@ -32,16 +32,16 @@ class Timed:
     Attributes:
         relative_error: its result's L2 distance from the reference; NaN if it left some of the output unwritten.
         timing: None if the error is too large for the candidate to be timed.
-        least_ratio: see `anole.search.ties.Compared`; None without rivals, too.
+        min_ratio: see `anole.search.ties.Compared`; None without rivals, too.
     """
 
     relative_error: float
     timing: Timing | None
-    least_ratio: float | None = None
+    min_ratio: float | None = None
 
 
 def start_building(target: Device, workload: Workload) -> Callable[[Config, str], float]:
-    """Returns the function that builds candidates of a workload in this process and returns the build's seconds."""
+    """Return the function that builds candidates of a workload in this process and returns the build's seconds."""
 
     def build(config: Config, artifact: str) -> float:
         began_s = time.perf_counter()
@@ -52,7 +52,7 @@ def start_building(target: Device, workload: Workload) -> Callable[[Config, str]
 
 
 def start_running(target: Device, workload: Workload, evaluator: Evaluator) -> Callable[..., list[Timed]]:
-    """Returns the function that runs candidates of a workload in this process, once or against each other."""
+    """Return the function that runs candidates of a workload in this process, once or against each other."""
     # An idle BLAS thread spins on a core for longer than most kernels run.
     threadpool_limits(1, user_api="blas")
     return _running(target.runner(workload), evaluator, target.max_relative_error)
@@ -61,7 +61,7 @@ def start_running(target: Device, workload: Workload, evaluator: Evaluator) -> C
 def start_running_elsewhere(
     target: Device, workload: Workload, evaluator: Evaluator, session_s: float
 ) -> Callable[..., list[Timed]]:
-    """Returns the same function for a remote device; its first argument, once, is the server to open a session with.
+    """Return the same function for a remote device; its first argument, once, is the server to open a session with.
 
     The server ends the session after `session_s` seconds.
     """
@@ -102,17 +102,17 @@ def _measure(
 
 
 def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
-    """Times rivals in turns, so that all of them meet the same state of the machine."""
+    """Time rivals in turns, so that all of them meet the same state of the machine."""
     kernels = [runner.load(Path(artifact), config) for artifact, config in configs]
     errors = [kernel.relative_error() for kernel in kernels]
     right = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
     turns: list[list[float]] = []
     ends_s = time.perf_counter() + seconds
     with caller_apart():
-        while right and len(turns) < (_MOST_TURNS if time.perf_counter() < ends_s else _FEWEST_TURNS):
+        while right and len(turns) < (_MAX_TURNS if time.perf_counter() < ends_s else _MIN_TURNS):
             turns.append([_turn(kernel) for kernel in right])
     by_kernel = list(zip(*turns, strict=True))
-    ratios = least_ratios(by_kernel)
+    ratios = min_ratios(by_kernel)
     found = iter(zip(map(_median_timing, by_kernel), ratios, strict=True))
     return [Timed(error, *next(found)) if error <= tolerance else Timed(error, None) for error in errors]
 

@@ -6,7 +6,7 @@ import sys
 
 
 def _import_sqlite_utils() -> None:
-    """Imports sqlite-utils without pandas and NumPy, which it otherwise imports where they are, for up to 2 s.
+    """Import sqlite-utils without pandas and NumPy, which it otherwise imports where they are, for up to 2 s.
 
     It only looks up their types, none of which is ever stored here.
     """

@@ -16,13 +16,13 @@ from anole.documents.document import read_document, write_document
 from anole.documents.evaluation import read_evaluation
 from anole.errors import DocumentError
 from anole.files import read_bytes
-from anole.merge.keep_user_data import Carrier
-from anole.merge.upsert import fold_build, fold_evaluation, fold_manifest, naming
-from anole.merge.untrusted_database import Guarded, UnreadableError, opened
-from anole.merge.merge_log import Before, Changes, Merged
+from anole.merge.keep_user_data import UserDataCopy
+from anole.merge.merge_log import Merged, MergeLog, Snapshot
 from anole.merge.replacement import HeldDatabase, held
 from anole.merge.schema import create_tables, create_views, schema_sha256, views_sha256
 from anole.merge.shards import fold_shards
+from anole.merge.untrusted_database import UnreadableError, UntrustedDatabase, opened
+from anole.merge.upsert import fold_build, fold_evaluation, fold_manifest, naming
 from anole.store.shard import shard_paths
 
 __all__ = ["Merged", "merge_files"]
@@ -43,7 +43,7 @@ class Seal:
 
 
 def seal_path(database: Path) -> Path:
-    """Returns where the seal of a database is."""
+    """Return where the seal of a database is."""
     return database.with_name(f"{database.name}.seal")
 
 
@@ -57,7 +57,7 @@ class _Sources:
     evaluations: tuple[Path, ...]
 
     def sha256(self) -> str:
-        """Returns one hash over the names and contents of all files, and over the views."""
+        """Return one hash over the names and contents of all files, and over the views."""
         digest = hashlib.sha256(views_sha256().encode())
         builds = (folder / FILE for folder in self.builds)
         for path in (*shard_paths(self.shards_dir), *self.manifests, *builds, *self.evaluations):
@@ -73,7 +73,7 @@ def merge_files(
     evaluations: Iterable[Path],
     database_path: Path,
 ) -> Merged:
-    """Merges shards and documents into the database, by writing a new file that then replaces it.
+    """Merge shards and documents into the database, by writing a new file that then replaces it.
 
     The database then equals the files: a local shard and a document win over what the database held, also when they are
     shorter or older. Of two documents of one name that are merged together, as when several projects are merged into
@@ -104,7 +104,7 @@ def merge_files(
 
 
 def _read_seal(database: Path) -> Seal | None:
-    """Returns the seal of a database; None if it has none, or none that can be read."""
+    """Return the seal of a database; None if it has none, or none that can be read."""
     try:
         return read_document(seal_path(database), Seal, "merge")
     except DocumentError:
@@ -112,15 +112,15 @@ def _read_seal(database: Path) -> Seal | None:
 
 
 def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
-    """Merges into a copy of the file, if the last merge wrote it so, or else anew, with what only the file holds."""
-    changes, missing = Changes(), []
+    """Merge into a copy of the file, if the last merge wrote it so, or else anew, with what only the file holds."""
+    changes, missing = MergeLog(), []
     with file.replaced(anew=not trusted) as db, ExitStack() as stack:
         old = None
         try:
             old = _former(file, stack)
         except UnreadableError as error:
             missing.append(str(error).removeprefix(f"{file.path}: "))
-        before, carrier = Before(old), None if trusted or old is None else Carrier(db, old)
+        before, carrier = Snapshot(old), None if trusted or old is None else UserDataCopy(db, old)
         if not trusted:
             create_tables(db.conn)
         with db.atomic():
@@ -128,13 +128,13 @@ def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
             db.execute(f"pragma defer_foreign_keys = {'on' if trusted else 'off'}")
             fold_shards(db, sources.shards_dir, before, changes, trusted=trusted)
             if carrier is not None:
-                carrier.carry_runs(before)
+                carrier.copy_runs(before)
             _fold_documents(db, sources, before, changes)
             if carrier is not None:
-                carrier.carry_documents(changes)
+                carrier.copy_documents(changes)
         create_views(db.conn)
         if carrier is not None:
-            carrier.carry_own()
+            carrier.copy_user_tables()
             missing += carrier.missing
         if missing:
             said = f"was made anew from shards and documents; the old file was kept as {file.kept_aside().name}"
@@ -142,8 +142,8 @@ def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
         return _merged(db, changes)
 
 
-def _former(file: HeldDatabase, stack: ExitStack) -> Guarded | None:
-    """Opens the file that is to be replaced; one that a merge must not replace is refused."""
+def _former(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
+    """Open the file that is to be replaced; one that a merge must not replace is refused."""
     if file.sha256 is None:
         return None
     old = stack.enter_context(opened(file.path))
@@ -152,7 +152,7 @@ def _former(file: HeldDatabase, stack: ExitStack) -> Guarded | None:
     return old
 
 
-def _fold_documents(db: Database, sources: _Sources, before: Before, changes: Changes) -> None:
+def _fold_documents(db: Database, sources: _Sources, before: Snapshot, changes: MergeLog) -> None:
     for path in sources.manifests:
         with naming(path):
             fold_manifest(db, path)
@@ -166,8 +166,8 @@ def _fold_documents(db: Database, sources: _Sources, before: Before, changes: Ch
             fold_evaluation(db, path, before, changes)
 
 
-def _newest(documents: Iterable[tuple[str, str, Path]], changes: Changes) -> list[Path]:
-    """Returns the newest of the documents of each name, given the name, when each was made, and its path."""
+def _newest(documents: Iterable[tuple[str, str, Path]], changes: MergeLog) -> list[Path]:
+    """Return the newest of the documents of each name, given the name, when each was made, and its path."""
     newest: dict[str, tuple[str, Path]] = {}
     for name, created_at, path in documents:
         older, newest[name] = sorted((newest.get(name, (created_at, path)), (created_at, path)))
@@ -176,7 +176,7 @@ def _newest(documents: Iterable[tuple[str, str, Path]], changes: Changes) -> lis
     return [path for _, path in newest.values()]
 
 
-def _merged(db: Database, changes: Changes) -> Merged:
+def _merged(db: Database, changes: MergeLog) -> Merged:
     runs = {key: sealed for key, sealed in db.execute("select key, sealed from run")}
     here = changes.shards
     return Merged(

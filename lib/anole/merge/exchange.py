@@ -32,7 +32,7 @@ class ImportCounts:
 
 
 def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path, ImportCounts]]:
-    """Imports several sources, all of which are read and checked first; yields what came of each, once it is imported.
+    """Import several sources, all of which are read and checked first; yields what came of each, once it is imported.
 
     Raises:
         StoreError: as for `import_records`. A source whose runs are in use here stops no other one.
@@ -51,7 +51,7 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
 
 
 def import_records(source: Path, shards_dir: Path) -> ImportCounts:
-    """Imports all runs of a database or of a folder of shards into the folder of local ones; nothing here is lost.
+    """Import all runs of a database or of a folder of shards into the folder of local ones; nothing here is lost.
 
     A run that is here with other records, because two machines tuned it, stays as it is; the imported state is kept
     in a file beside it. A tuner that is working on a run is not disturbed, because it holds the lock of its shard.
@@ -75,12 +75,12 @@ def import_records(source: Path, shards_dir: Path) -> ImportCounts:
 
 
 def contents(source: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yields the content of every run of a database or a folder of shards, and the bytes of a shard that holds it."""
+    """Yield the content of every run of a database or a folder of shards, and the bytes of a shard that holds it."""
     return filter(None, map(read_stored, shard_paths(source))) if source.is_dir() else read_runs(source)
 
 
 def _import(content: ShardContent, data: bytes, shards_dir: Path, result: ImportCounts) -> ImportCounts:
-    """Stores the state of a run, and returns the result with it."""
+    """Store the state of a run, and return the result with it."""
     path = shard_path(shards_dir, content.run)
     if path.exists() and (mine := read_stored(path)) is not None:
         if mine[0].continues(content):

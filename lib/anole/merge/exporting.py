@@ -48,7 +48,7 @@ class ExportOrigin:
 
 
 def export_records(source: Path, destination: Path, selection: Selection, manifests: Iterable[Path] = ()) -> Exported:
-    """Writes the chosen runs of a folder of shards or of a database, each whole, at once and durably.
+    """Write the chosen runs of a folder of shards or of a database, each whole, at once and durably.
 
     A shard is copied byte for byte. Of a run that has no shard of its own but copies of other machines', the one is
     taken that a merge would take. The manifests tell which models a task is in, where the source does not.
@@ -81,7 +81,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
 
 
 def exported_from(source: Path) -> str:
-    """Returns a remark on where an exported folder comes from; nothing of another source."""
+    """Return a remark on where an exported folder comes from; nothing of another source."""
     try:
         origin = read_document(source / _ORIGIN, ExportOrigin, "export-records")
     except DocumentError:
@@ -110,7 +110,7 @@ def _chosen(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, byte
 
 
 def _of_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yields one state of each run that is chosen by its head: its own shard or, without one, its newest copy."""
+    """Yield one state of each run that is chosen by its head: its own shard or, without one, its newest copy."""
     own: set[str] = set()
 
     def read(path: Path) -> RunState | None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
 
+from anole.codec import DecodeError, decode, json_fields
 from anole.errors import StoreError, shown
 from anole.keys import canonical_json
-from anole.merge.untrusted_database import Entity, Guarded, Row, UnreadableError, opened
-from anole.codec import Misfit, from_plain, json_fields
+from anole.merge.untrusted_database import Entity, Row, UnreadableError, UntrustedDatabase, opened
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
 from anole.store.content import SCHEMA, Head, Iteration, ShardContent, WarmStart, encode_line, parse_shard
 from anole.store.lines import Chain
@@ -23,7 +23,7 @@ OF_RUNS = ("run", "warm_start", "iteration", "trial", "confirmation")
 
 
 def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yields the content of every run in a database, and the bytes of a shard that holds it.
+    """Yield the content of every run in a database, and the bytes of a shard that holds it.
 
     Raises:
         StoreError: the file is missing, damaged, too new or not a database of trials; the message names the table
@@ -40,7 +40,7 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
 
 
 def read_models(path: Path) -> list[tuple[str, str, str]]:
-    """Returns each model, target and task's key of a database that says which models contain which tasks."""
+    """Return each model, target and task's key of a database that says which models contain which tasks."""
     with opened(path) as database:
         if "model_task" not in database.kinds:
             return []
@@ -51,12 +51,12 @@ def read_models(path: Path) -> list[tuple[str, str, str]]:
 class Runs:
     """The tasks of a database, and its runs."""
 
-    def __init__(self, database: Guarded) -> None:
+    def __init__(self, database: UntrustedDatabase) -> None:
         self._path, self._place = database.path, str(database.path)
         self._tasks = dict(database.entities(*_OF_TASKS))
 
     def read(self, key: object, rows: Entity) -> tuple[ShardContent, bytes]:
-        """Returns a run's content and the bytes of a shard that holds it; raises StoreError if no run has such rows."""
+        """Return a run's content and the bytes of a shard that holds it; raises StoreError if no run has such rows."""
         if not isinstance(key, str):
             raise UnreadableError(f"{self._place}: table run: key is {shown(key)}, not text")
         place, chain = f"{self._place}: run {shown(key)}", Chain.of(key)
@@ -72,7 +72,7 @@ class Runs:
         return content, data
 
     def task(self, key: object) -> Task:
-        """Returns a task; raises StoreError if its row is missing, or is of another task."""
+        """Return a task; raise StoreError if its row is missing, or is of another task."""
         place = f"{self._place}: task {shown(key)}"
         try:
             task = Task.from_json(self._task(key, place))
@@ -83,7 +83,7 @@ class Runs:
         return task
 
     def _records(self, rows: Entity, place: str) -> list[object]:
-        """Returns a run's head, space, warm start, iterations, trials and confirmations."""
+        """Return a run's head, space, warm start, iterations, trials and confirmations."""
         run = _only("run", rows["run"], place)
         task_key = run.get("task_key")
         head = {"schema": SCHEMA, "task": self._task(task_key, place)}
@@ -124,13 +124,13 @@ def _of_row(cls: type[T], row: Row, place: str) -> T:
 
 def _record(cls: type[T], plain: Row, place: str) -> T:
     try:
-        return from_plain(cls, plain)
-    except Misfit as error:
+        return decode(cls, plain)
+    except DecodeError as error:
         raise StoreError(f"{place}: {error}") from error
 
 
 def _plain(row: Row, json_columns: frozenset[str], place: str) -> Row:
-    """Returns a row with its JSON parsed; what neither JSON nor a file in UTF-8 can hold is refused."""
+    """Return a row with its JSON parsed; what neither JSON nor a file in UTF-8 can hold is refused."""
     plain = dict(row)
     for name in json_columns & row.keys():
         text = row[name]

@@ -12,10 +12,10 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import schema
-from anole.merge.upsert import OF_BUILDS, OF_EVALUATIONS, fold_run, fold_task, insert, is_known
 from anole.merge.import_database import OF_RUNS, Runs
-from anole.merge.untrusted_database import Entity, Guarded, Key, UnreadableError, is_fault, limit_steps, quote
-from anole.merge.merge_log import Before, Changes
+from anole.merge.merge_log import MergeLog, Snapshot
+from anole.merge.untrusted_database import Entity, Key, UnreadableError, UntrustedDatabase, is_fault, limit_steps, quote
+from anole.merge.upsert import OF_BUILDS, OF_EVALUATIONS, fold_run, fold_task, insert, is_known
 
 _CREATES = re.compile(r"\s*create\s+(table|view|trigger|(unique\s+)?index)\b", re.IGNORECASE)
 
@@ -25,21 +25,21 @@ _KINDS = ("table", "index", "view", "trigger")
 """What a user makes; triggers come last, so that they do not run here."""
 
 
-class Carrier:
+class UserDataCopy:
     """Copies what only an old file holds; what cannot be read or does not fit is left out, whole, and told.
 
     Attributes:
         missing: what was left out, a sentence for each.
     """
 
-    def __init__(self, db: Database, old: Guarded) -> None:
+    def __init__(self, db: Database, old: UntrustedDatabase) -> None:
         self._db, self._old = db, old
         self.missing: list[str] = []
         if any(table in old.kinds for table in schema.FIRST_TABLES):
             self.missing += [f"it has no table {table}" for table in old.missing_tables]
 
-    def carry_runs(self, before: Before) -> None:
-        """Copies the tasks and runs that the new database lacks; each must be what a shard may hold."""
+    def copy_runs(self, before: Snapshot) -> None:
+        """Copy the tasks and runs that the new database lacks; each must be what a shard may hold."""
         if not {"task", "run"} <= self._old.kinds.keys():
             return
         try:
@@ -58,15 +58,15 @@ class Carrier:
         self._carry("task", ("task",), lambda key, _: fold_task(self._db, runs.task(key[0])))
         self._carry("run", OF_RUNS, copy_run)
 
-    def carry_documents(self, changes: Changes) -> None:
-        """Copies the models, manifests, builds and evaluations that the new database lacks."""
+    def copy_documents(self, changes: MergeLog) -> None:
+        """Copy the models, manifests, build and evaluations that the new database lacks."""
         self._carry("model", ("model",), self._copy_rows)
         self._carry("manifest", ("model_task",), self._copy_rows, n_columns=2)
         self._carry("build", OF_BUILDS, self._copy_rows)
         self._carry("evaluation", OF_EVALUATIONS, self._copy_rows, but={(name,) for name in changes.outlived})
 
-    def carry_own(self) -> None:
-        """Copies the tables, indexes, views and triggers that the user made, whatever their constraints say."""
+    def copy_user_tables(self) -> None:
+        """Copy the tables, indexes, views and triggers that the user made, whatever their constraints say."""
         try:
             self.missing += [f"your column {name} is left out; use a table of your own" for name in self._own_columns()]
             objects = self._own_objects()
@@ -92,7 +92,7 @@ class Carrier:
         n_columns: int = 1,
         but: Collection[Key] = (),
     ) -> None:
-        """Copies each task, run or document of a kind that the new database lacks."""
+        """Copy each task, run or document of a kind that the new database lacks."""
         n_lost = 0
         # An evaluation has rows in any of its tables.
         of, decisive = ("build", tables) if tables is OF_EVALUATIONS else (tables[0], tables[:1])
@@ -119,19 +119,19 @@ class Carrier:
             self.missing.append(f"{n_lost} of its {kind}s without a file here could not be carried over")
 
     def _copy_rows(self, _: Key, rows: Entity) -> None:
-        """Copies the rows of a document, with the columns that the old file has."""
+        """Copy the rows of a document, with the columns that the old file has."""
         for table, found in rows.items():
             if found:
                 insert(self._db, table, self._old.columns(table), (tuple(row.values()) for row in found))
 
     def _own_columns(self) -> list[str]:
-        """Returns the columns that the user added to our tables."""
+        """Return the columns that the user added to our tables."""
         ours = schema.columns()
         added = ((table, set(self._old.column_names(table)) - {*ours[table]}) for table in ours)
         return [f"{table}.{name}" for table, names in added for name in sorted(names)]
 
     def _own_objects(self) -> list[tuple[str, str, str]]:
-        """Returns the kind, the name and the definition of what the user made, in the order of their making."""
+        """Return the kind, the name and the definition of what the user made, in the order of their making."""
         present = {name for (name,) in self._db.execute("select name from sqlite_master")}
         listed = self._old.rows("select type, name, tbl_name, sql from sqlite_master where sql is not null")
         own = [
@@ -156,7 +156,7 @@ class Carrier:
 
     @contextmanager
     def _tried(self) -> Iterator[None]:
-        """Undoes what the block wrote if it fails; a fault of the machine stays what it is."""
+        """Undo what the block wrote if it fails; a fault of the machine stays what it is."""
         try:
             with self._db.atomic():
                 yield

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from anole.merge.untrusted_database import Guarded
+from anole.merge.untrusted_database import UntrustedDatabase
 from anole.store.content import ShardContent
 
 
@@ -31,7 +31,7 @@ class Merged:
 
 
 @dataclass
-class Changes:
+class MergeLog:
     """What a merge has done so far.
 
     Attributes:
@@ -60,36 +60,36 @@ class Recording(NamedTuple):
     shard_sha256: str
 
 
-class Before:
+class Snapshot:
     """What a database held, first of all the state of each run's shard; nothing if there was none."""
 
-    def __init__(self, database: Guarded | None) -> None:
+    def __init__(self, database: UntrustedDatabase | None) -> None:
         self._database = database
         wanted = {"key": str, "started_at": str, "shard_bytes": int, "shard_sha256": str}
         self.recordings = {key: Recording(*state) for key, *state in self._typed("run", wanted, "")}
 
     def n_lost(self, content: ShardContent) -> int:
-        """Returns how many trials of a run are not among those that its shard holds now.
+        """Return how many trials of a run are not among those that its shard holds now.
 
         One that was measured again is not lost, unless the shard was begun anew.
         """
         key, configs = content.run.key, content.configs
-        is_anew = self.recordings[key].started_at != content.started_at
+        is_restarted = self.recordings[key].started_at != content.started_at
         wanted = {"number": int, "config": str, "created_at": str}
         n_lost = 0
         for number, config, created_at in self._typed("trial", wanted, "where run_key = ?", key):
             is_same = number < len(configs) and configs[number] == config
             at = content.trials[number].created_at if is_same else ""
-            n_lost += at != created_at if is_anew else at < created_at
+            n_lost += at != created_at if is_restarted else at < created_at
         return n_lost
 
     def has_newer(self, table: str, column: str, value: str, created_at: str) -> bool:
-        """Returns whether a table held a document of some name that was made later."""
+        """Whether a table held a document of some name that was made later."""
         found = self._typed(table, {"created_at": str}, f"where {column} = ?", value)
         return any(made_at > created_at for (made_at,) in found)
 
     def _typed(self, table: str, wanted: Mapping[str, type], where: str, *parameters: str) -> Iterator[tuple[Any, ...]]:
-        """Yields those rows whose values have the right types, which a damaged file may lack."""
+        """Yield those rows whose values have the right types, which a damaged file may lack."""
         if self._database is not None:
             for row in self._database.select(table, wanted, where, *parameters):
                 if all(map(isinstance, row, wanted.values())):

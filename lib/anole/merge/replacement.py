@@ -40,7 +40,7 @@ class HeldDatabase:
 
     @contextmanager
     def replaced(self, *, anew: bool = False) -> Iterator[Database]:
-        """Yields a writable copy, or an empty database, which replaces this one if the block ends without an error."""
+        """Yield a writable copy, or an empty database, which replaces this one if the block ends without an error."""
         temporary = self.path.with_name(f"{self.path.name}.tmp")
         _remove(temporary)
         try:
@@ -53,7 +53,7 @@ class HeldDatabase:
             _remove(temporary)
 
     def kept_aside(self) -> Path:
-        """Gives the file a second name, under which it stays when it is replaced, and returns that name.
+        """Give the file a second name, under which it stays when it is replaced, and returns that name.
 
         At no moment is there no file under the first name. A journal beside it goes with it, so that SQLite does not
         apply it to the file that takes its place.
@@ -79,7 +79,7 @@ class HeldDatabase:
 
 @contextmanager
 def held(path: Path) -> Iterator[HeldDatabase]:
-    """Prevents other processes from writing to a database, and from creating it, within the block.
+    """Prevent other processes from writing to a database, and from creating it, within the block.
 
     A second process that holds it waits for this one. Another program's write waits and then fails, because the file it
     has opened is no longer the database. Readers continue with the old file.
@@ -118,7 +118,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _transaction(path: Path) -> Iterator[None]:
-    """Prevents other programs from writing to an existing file, unless SQLite does not take it for a database.
+    """Prevent other programs from writing to an existing file, unless SQLite does not take it for a database.
 
     No journal may exist beside the file when another file takes its name: SQLite would apply it to that file.
     """

@@ -18,12 +18,12 @@ FORMER_TABLES = ("checksum", "_sqlite_migrations")
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Creates all tables and indexes in an empty database."""
+    """Create all tables and indexes in an empty database."""
     connection.executescript(f"begin; {_sql('schema')} commit;")
 
 
 def create_views(connection: sqlite3.Connection) -> None:
-    """Creates all views, in place of existing views of the same names; views hold no data."""
+    """Create all views, in place of existing views of the same names; views hold no data."""
     views = _sql("views")
     drops = "".join(f"drop view if exists {name}; " for name in re.findall(r"^create view (\w+)", views, re.MULTILINE))
     connection.executescript(f"begin; {drops} {views} commit;")
@@ -31,26 +31,26 @@ def create_views(connection: sqlite3.Connection) -> None:
 
 @cache
 def version() -> int:
-    """Returns the version of the tables; 0 stands for all before 0.7."""
+    """Return the version of the tables; 0 stands for all before 0.7."""
     with closing(_empty()) as connection:
         return int(connection.execute("pragma user_version").fetchone()[0])
 
 
 @cache
 def columns() -> Mapping[str, tuple[str, ...]]:
-    """Returns the columns of each table, those of its key first."""
+    """Return the columns of each table, those of its key first."""
     with closing(_empty()) as connection:
         names = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
         return {name: tuple(row[1] for row in connection.execute(f"pragma table_info({name})")) for (name,) in names}
 
 
 def schema_sha256() -> str:
-    """Returns the hash of the definitions of the tables."""
+    """Return the hash of the definitions of the tables."""
     return sha256(_sql("schema").encode()).hexdigest()
 
 
 def views_sha256() -> str:
-    """Returns the hash of the definitions of the views."""
+    """Return the hash of the definitions of the views."""
     return sha256(_sql("views").encode()).hexdigest()
 
 

@@ -42,7 +42,7 @@ Usage = tuple[str, str, str]
 
 
 def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
-    """Returns what is known of models: by a database itself, and of a folder of shards by the project's manifests."""
+    """Return what is known of models: by a database itself, and of a folder of shards by the project's manifests."""
     if source.is_file():
         return read_models(source)
     read = (read_manifest(path) for path in manifests)
@@ -68,7 +68,7 @@ class Chooser:
         self._seen["model"] = {model for model, _, _ in usages}
 
     def takes_run(self, run: Run, task: Task) -> bool:
-        """Returns whether a run is chosen, as far as its head tells."""
+        """Whether a run is chosen, as far as its head tells."""
         places = self._places.get(task.key, ())
         own = {
             "task": {task.label, task.key},
@@ -82,13 +82,13 @@ class Chooser:
         return all(not wanted or _fits(wanted, own[name]) for name, wanted in self._wanted.items())
 
     def takes(self, content: ShardContent) -> bool:
-        """Returns whether a run is chosen by what it measured."""
+        """Whether a run is chosen by what it measured."""
         since = self._since
         measured: tuple[Trial | Confirmation, ...] = (*content.trials, *content.confirmations)
         return since is None or any(each.created_at[: len(since)] >= since for each in measured)
 
     def refuse_unknown(self, source: Path) -> None:
-        """Refuses names that no run of the source has; the StoreError names one, and what is there."""
+        """Refuse names that no run of the source has; the StoreError names one, and what is there."""
         for name, wanted in self._wanted.items():
             for value in wanted:
                 if not _fits((value,), self._seen[name]):
@@ -100,7 +100,7 @@ class Chooser:
 
 
 def _fits(wanted: Collection[str], own: Collection[str]) -> bool:
-    """Returns whether one of the wanted names is among a run's own, or begins one of its keys."""
+    """Whether one of the wanted names is among a run's own, or begins one of its keys."""
     keys = [value for value in own if is_key(value)]
     return any(
         value in own or (len(value) >= _SHORTEST_KEY and any(key.startswith(value) for key in keys)) for value in wanted

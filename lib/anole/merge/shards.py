@@ -11,10 +11,10 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import read_bytes
+from anole.merge.merge_log import MergeLog, Recording, Snapshot
 from anole.merge.upsert import fold_run, naming
-from anole.merge.merge_log import Before, Changes, Recording
 from anole.store.content import ShardContent, parse_shard
-from anole.store.lines import whole_lines
+from anole.store.lines import complete_lines
 from anole.store.shard import is_copy, named_run, shard_paths
 
 
@@ -29,12 +29,12 @@ class RunState(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, content: ShardContent, data: bytes, sha256: str) -> Self:
-        """Returns the state that the whole lines of a file hold, given their hash."""
+        """Return the state that the whole lines of a file hold, given their hash."""
         return cls(content.run.key, Recording(content.started_at, len(data), sha256), path, data, content)
 
 
 def states_of(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator[list[RunState]]:
-    """Yields what a folder holds of each run: its local shard, or else all copies; `read` may pass over some.
+    """Yield what a folder holds of each run: its local shard, or else all copies; `read` may pass over some.
 
     ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. Any other name is that of a copy, such as
     ``<run>.<digest>.jsonl`` of an import. Copies come after all local shards, and count only where there is none.
@@ -50,12 +50,12 @@ def states_of(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator
 
 
 def newest_of(states: Sequence[RunState]) -> RunState:
-    """Returns the state with the greatest `Recording`."""
+    """Return the state with the greatest `Recording`."""
     return max(states, key=lambda state: (state.recording, state.path))
 
 
-def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes, *, trusted: bool) -> None:
-    """Merges all shards of a folder, which may be missing.
+def fold_shards(db: Database, shards_dir: Path, before: Snapshot, changes: MergeLog, *, trusted: bool) -> None:
+    """Merge all shards of a folder, which may be missing.
 
     The database then holds the state of the local shard, also if it is shorter or older than what it held. Without one,
     of the copies and of the database the greatest `Recording` wins. If the database can be trusted to hold what the
@@ -86,8 +86,8 @@ def fold_shards(db: Database, shards_dir: Path, before: Before, changes: Changes
 
 
 def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> RunState | None:
-    """Reads a shard, but not what it holds if that is known; returns None if it has no line yet."""
-    data = whole_lines(read_bytes(path))
+    """Read a shard, but not what it holds if that is known; returns None if it has no line yet."""
+    data = complete_lines(read_bytes(path))
     sha256 = hashlib.sha256(data).hexdigest()
     if sha256 in known:
         return RunState(*known[sha256], path, data, None)
@@ -99,7 +99,7 @@ def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> RunState | 
     return RunState.of(path, content, data, sha256)
 
 
-def _fold(db: Database, state: RunState, before: Before, changes: Changes) -> None:
+def _fold(db: Database, state: RunState, before: Snapshot, changes: MergeLog) -> None:
     key, content, path = state.key, state.content, state.path
     changes.shards.add(key)
     if content is None:

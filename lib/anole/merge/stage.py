@@ -16,7 +16,7 @@ from anole.keys import Time
 from anole.merge.database import Merged, merge_files
 from anole.record import utc_now
 from anole.store.content import read_stored, seal_lines
-from anole.store.lines import whole_lines
+from anole.store.lines import complete_lines
 from anole.store.shard import Shard, is_copy, shard_paths
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Stamp:
 def merge_builds(
     folders: Iterable[Path], shards_dir: Path, database_path: Path, stamp: Path | None = None, *, seal: bool = False
 ) -> None:
-    """Merges all shards, and the documents of some builds, into the database, which is created if missing.
+    """Merge all shards, and the documents of some builds, into the database, which is created if missing.
 
     A build's manifest and evaluation are read from the project that contains its folder. A build that is not compiled
     yet is skipped with a warning. What was merged is written to the stamp once the database holds it. Sealing first
@@ -69,7 +69,7 @@ def merge_builds(
 
 
 def seal_shards(directory: Path) -> int:
-    """Gives checksums to the shards of a folder that lack them, and returns the number of such shards."""
+    """Give checksums to the shards of a folder that lack them, and returns the number of such shards."""
     return sum(_seal(directory, path) for path in shard_paths(directory))
 
 
@@ -103,5 +103,5 @@ def _seal(directory: Path, path: Path) -> bool:
             raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
     with Shard.open(directory, content.run, content.task) as shard:
         # A tuner may have appended to it until it was locked.
-        shard.replace(seal_lines(shard.content, whole_lines(read_bytes(shard.path))))
+        shard.replace(seal_lines(shard.content, complete_lines(read_bytes(shard.path))))
     return True

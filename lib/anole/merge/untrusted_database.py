@@ -77,11 +77,11 @@ class UnreadableError(StoreError):
 
 
 def is_fault(error: Exception) -> bool:
-    """Returns whether an error tells of the machine, as a full disk does, and not of what a database holds."""
+    """Whether an error tells of the machine, as a full disk does, and not of what a database holds."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _FAULTS
 
 
-class Guarded:
+class UntrustedDatabase:
     """An open database. Every method raises UnreadableError if what it reads is damaged or takes too long."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, size_bytes: int) -> None:
@@ -91,11 +91,11 @@ class Guarded:
         self._columns: dict[str, list[str]] = {}
 
     def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Returns all rows of a query."""
+        """Return all rows of a query."""
         return list(self.each(sql, *parameters))
 
     def select(self, table: str, columns: Iterable[str], where: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Returns the rows of one of our tables; none if they cannot be read, which is no error."""
+        """Return the rows of one of our tables; none if they cannot be read, which is no error."""
         try:
             own = self.columns(table)
             return self.rows(f"select {', '.join(columns)} from {table} {where}", *parameters) if own else []
@@ -103,8 +103,8 @@ class Guarded:
             return []
 
     def each(self, sql: str, *parameters: object, text: Callable[[bytes], object] = str) -> Iterator[tuple[Any, ...]]:
-        """Yields the rows of a query; `text` makes values of texts."""
-        with _told(self.path):
+        """Yield the rows of a query; `text` makes values of texts."""
+        with _describe(self.path):
             if self._spent():
                 raise sqlite3.OperationalError("interrupted")
             self._connection.text_factory = text
@@ -129,7 +129,7 @@ class Guarded:
         return [table for table in needed if table not in self.kinds]
 
     def refuse_newer(self, cure: str) -> None:
-        """Refuses a database that a newer Anole wrote; the StoreError says which versions are known, and the cure."""
+        """Refuse a database that a newer Anole wrote; the StoreError says which versions are known, and the cure."""
         if self.version > schema.version() and "run" in self.kinds:
             raise StoreError(
                 f"{self.path}: was written by a newer Anole (its tables have version {self.version}, and versions up "
@@ -137,17 +137,17 @@ class Guarded:
             )
 
     def refuse_others(self) -> None:
-        """Refuses a database that has other tables under our names; the StoreError names one."""
+        """Refuse a database that has other tables under our names; the StoreError names one."""
         ours = schema.columns()
         named = [table for table in ours if table in self.kinds]
         if named and not any(2 * len({*self.column_names(each)} & {*ours[each]}) > len(ours[each]) for each in named):
             raise StoreError(f"{self.path}: is no database of Anole: its table {named[0]} is another one; name another")
 
     def columns(self, table: str) -> list[str]:
-        """Returns those of our columns that a table has; it must be a plain one, and hold values and no expressions."""
+        """Return those of our columns that a table has; it must be a plain one, and hold values and no expressions."""
         if table in self._columns:
             return self._columns[table]
-        self._refuse_unless_table(table)
+        self._check_unless_table(table)
         own = self.column_names(table)
         present = [column for column in schema.columns()[table] if column in own]
         hidden = [column for column in present if own[column]]
@@ -157,12 +157,12 @@ class Guarded:
         return present
 
     def column_names(self, table: str) -> dict[str, bool]:
-        """Returns all columns of a table, and whether each is computed."""
+        """Return all columns of a table, and whether each is computed."""
         return {row[1]: bool(row[6]) for row in self.rows(f"pragma table_xinfo({quote(table)})")}
 
     def check(self, table: str) -> None:
-        """Refuses a table whose pages are damaged, or that has other rows than its index tells."""
-        self._refuse_unless_table(table)
+        """Refuse a table whose pages are damaged, or that has other rows than its index tells."""
+        self._check_unless_table(table)
         ((found, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
         # The check tells of a page that the machine could not read as it tells of one that is damaged.
         if (code := re.search(r"error code=(\d+)", str(found))) and int(code[1]) & 0xFF in _FAULTS:
@@ -176,7 +176,7 @@ class Guarded:
             raise UnreadableError(f"{self.path}: is damaged: table {table}: {shown(' '.join(str(found).split()))}")
 
     def keys(self, table: str, n_columns: int) -> set[Key]:
-        """Returns the different values of the first columns of one of our tables."""
+        """Return the different values of the first columns of one of our tables."""
         columns = schema.columns()[table][:n_columns]
         for column in columns:
             if column not in self.columns(table):
@@ -184,7 +184,7 @@ class Guarded:
         return set(self.each(f"select distinct {', '.join(columns)} from {table} not indexed", text=_text))
 
     def entities(self, *tables: str, n_columns: int = 1, of: str | None = None) -> Iterator[tuple[Key, Entity]]:
-        """Yields what belongs together: the rows of some of our tables whose first columns have the same values.
+        """Yield what belongs together: the rows of some of our tables whose first columns have the same values.
 
         Each table is read once, in order and without its indexes, which may be damaged. A table that an older version
         lacks has no rows. All values must be known to the table `of`, which is the first one by default: otherwise
@@ -206,7 +206,7 @@ class Guarded:
             yield parts[0][1], entity | {table: rows for _, _, table, rows in parts}
 
     def _grouped(self, table: str, n_columns: int) -> Iterator[tuple[tuple[Any, ...], Key, str, list[Row]]]:
-        """Yields the rows of each beginning of a table's key, with what this is sorted by."""
+        """Yield the rows of each beginning of a table's key, with what this is sorted by."""
         columns = self.columns(table)
         order = ", ".join(f"{column} collate binary" for column in columns[: n_columns + 1])
         rows = self.each(f"select {', '.join(columns)} from {table} not indexed order by {order}", text=_text)
@@ -214,15 +214,15 @@ class Guarded:
             ranks = tuple((_RANKS[type(value)], 0 if value is None else value) for value in key)
             yield ranks, key, table, [dict(zip(columns, row, strict=True)) for row in group]
 
-    def _refuse_unless_table(self, name: str) -> None:
+    def _check_unless_table(self, name: str) -> None:
         if self.kinds.get(name) != "table":
             found = f"a {self.kinds[name]} and not a" if name in self.kinds else "no"
             raise UnreadableError(f"{self.path}: is not a database of trials: {name} is {found} table")
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Guarded]:
-    """Opens a database for reading, whatever it may hold and be called; no file is made beside it.
+def opened(path: Path) -> Iterator[UntrustedDatabase]:
+    """Open a database for reading, whatever it may hold and be called; no file is made beside it.
 
     Raises:
         UnreadableError: the file is missing or not a database, or another program is writing to it.
@@ -232,12 +232,12 @@ def opened(path: Path) -> Iterator[Guarded]:
     try:
         uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            with _told(path):
+            with _describe(path):
                 for limit, value in _LIMITS.items():
                     connection.setlimit(limit, value)
                 for pragma in _PRAGMAS:
                     connection.execute(f"pragma {pragma}")
-            yield Guarded(path, connection, before.st_size)
+            yield UntrustedDatabase(path, connection, before.st_size)
     except (sqlite3.Error, MemoryError) as error:
         raise StoreError(f"{path}: {error or 'there is too little memory'}") from error
     if _identity(_stat(path)) != _identity(before):
@@ -245,7 +245,7 @@ def opened(path: Path) -> Iterator[Guarded]:
 
 
 def limit_steps(connection: sqlite3.Connection, size_bytes: int) -> Callable[[], bool]:
-    """Ends what takes too long for a database of some size; returns what tells whether that has happened."""
+    """End what takes too long for a database of some size; returns what tells whether that has happened."""
     left = (_STEPS + _STEPS_PER_BYTE * size_bytes) // _STEPS_AT_ONCE
 
     def count() -> bool:
@@ -258,7 +258,7 @@ def limit_steps(connection: sqlite3.Connection, size_bytes: int) -> Callable[[],
 
 
 def _text(data: bytes) -> str | bytes:
-    """Returns a text; bytes that are none in UTF-8 stay bytes, which no record may hold, and other rows can be read."""
+    """Return a text; bytes that are none in UTF-8 stay bytes, which no record may hold, and other rows can be read."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -266,13 +266,13 @@ def _text(data: bytes) -> str | bytes:
 
 
 def quote(name: str) -> str:
-    """Returns a name as SQL."""
+    """Return a name as SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Names the file in an error that it causes."""
+def _describe(path: Path) -> Iterator[None]:
+    """Name the file in an error that it causes."""
     try:
         yield
     except _ERRORS as error:
@@ -288,7 +288,7 @@ def _problem(error: Exception) -> str:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """Returns what is known of a file that may be read."""
+    """Return what is known of a file that may be read."""
     try:
         found = os.stat(path)
         journals = [journal.stat() for suffix in ("-journal", "-wal") if (journal := Path(f"{path}{suffix}")).exists()]

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from anole.codec import encode, flat_fields
 from anole.documents.build import FILE, Build, BuiltTask, read_build
 from anole.documents.document import with_schema
 from anole.documents.evaluation import read_evaluation
@@ -18,9 +19,8 @@ from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
 from anole.keys import canonical_json
 from anole.merge import schema
+from anole.merge.merge_log import MergeLog, Recording, Snapshot
 from anole.merge.untrusted_database import Row
-from anole.merge.merge_log import Before, Changes, Recording
-from anole.codec import flat_fields, to_plain
 from anole.record import Confirmation, Trial
 from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
@@ -34,14 +34,14 @@ _STORED = frozenset({str, int, float, type(None)})
 
 
 def fold_task(db: Database, task: Task) -> None:
-    """Writes a task."""
+    """Write a task."""
     workload, target = workload_to_json(task.workload), dict(task.target)
     facts = {"operator": task.workload.operator, "flop": task.workload.flop}
     _upsert(db, _row_of("task", task, workload=workload, target=target, **facts), "task")
 
 
 def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
-    """Writes a run, its task and the content of its shard, in place of the run's former rows."""
+    """Write a run, its task and the content of its shard, in place of the run's former rows."""
     run, key = content.run, content.run.key
     fold_task(db, content.task)
     if content.space is not None:
@@ -65,7 +65,7 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
 
 
 def fold_manifest(db: Database, path: Path) -> None:
-    """Writes a model and its tasks on one target, in place of those of its former manifest."""
+    """Write a model and its tasks on one target, in place of those of its former manifest."""
     manifest = read_manifest(path)
     for task in manifest.tasks:
         if not is_known(db, "task", "key", task.key):
@@ -77,8 +77,8 @@ def fold_manifest(db: Database, path: Path) -> None:
     _replace(db, "model_task", place, rows)
 
 
-def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> None:
-    """Writes a build, in place of what the database held under its name.
+def fold_build(db: Database, folder: Path, before: Snapshot, changes: MergeLog) -> None:
+    """Write a build, in place of what the database held under its name.
 
     When that was compiled later, its evaluation is removed, because it is not one of this build.
     """
@@ -98,8 +98,8 @@ def fold_build(db: Database, folder: Path, before: Before, changes: Changes) -> 
     _replace(db, "refinement", {"build": build.name}, _refinement(build))
 
 
-def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) -> None:
-    """Writes an evaluation, in place of what the database held of the same build."""
+def fold_evaluation(db: Database, path: Path, before: Snapshot, changes: MergeLog) -> None:
+    """Write an evaluation, in place of what the database held of the same build."""
     evaluation = read_evaluation(path)
     if not is_known(db, "build", "name", evaluation.build):
         raise StoreError(f"{path}: there is no build {evaluation.build}; compile it again or delete this file")
@@ -108,7 +108,7 @@ def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) 
         changes.replaced.append(f"{path}: the database held a later evaluation of this build")
     place, times = {"build": evaluation.build}, {"build": evaluation.build, "created_at": evaluation.created_at}
     share, profile = {"coverage_flop_share": evaluation.coverage_share}, evaluation.kernel_profile
-    latencies = (_row_of("evaluation", evaluation, **share, **to_plain(each)) for each in evaluation.latencies)
+    latencies = (_row_of("evaluation", evaluation, **share, **encode(each)) for each in evaluation.latencies)
     at_sizes = (
         _row_of("size_latency", each, sizes=own.sizes, **times)
         for own in evaluation.sizes_latencies or ()
@@ -124,7 +124,7 @@ def fold_evaluation(db: Database, path: Path, before: Before, changes: Changes) 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Names the file in the error if its rows violate the tables' constraints."""
+    """Name the file in the error if its rows violate the tables' constraints."""
     try:
         yield
     except (sqlite3.IntegrityError, OverflowError, UnicodeError) as error:
@@ -149,30 +149,30 @@ def _refinement(build: Build) -> Iterator[Row]:
 
 
 def is_known(db: Database, table: str, column: str, value: str) -> bool:
-    """Returns whether a table has a row with a value in some column."""
+    """Whether a table has a row with a value in some column."""
     return db.table(table).count_where(f"{column} = ?", [value]) > 0
 
 
 def insert(db: Database, table: str, columns: Collection[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    """Inserts rows, each with a value for each of some columns."""
+    """Insert rows, each with a value for each of some columns."""
     marks = ", ".join("?" for _ in columns)
     db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)
 
 
 def _upsert(db: Database, row: Row, table: str) -> None:
-    """Inserts a row, or changes the one of the same key, which others may refer to."""
+    """Insert a row, or change the one of the same key, which others may refer to."""
     db.table(table).upsert(dict(row), pk=db.table(table).pks)
 
 
 def _replace(db: Database, table: str, place: Row, rows: Iterable[Row]) -> None:
-    """Replaces all rows that have the given values in some columns by other rows."""
+    """Replace all rows that have the given values in some columns by other rows."""
     where = " and ".join(f"{column} = :{column}" for column in place)
     db.execute(f"delete from {table} where {where}", dict(place))
     db.table(table).insert_all(map(dict, rows))
 
 
 def _row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
-    """Returns a row of a table: of each column what the document says under its name, unless another value is given."""
+    """Return a row of a table: of each column what the document says under its name, unless another value is given."""
     return {
         column: _cell(others[column] if column in others else getattr(document, column))
         for column in schema.columns()[table]
@@ -180,20 +180,20 @@ def _row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
 
 
 def _paths(cls: type) -> dict[str, str]:
-    """Returns the path to the value of each column of a record except its config."""
+    """Return the path to the value of each column of a record except its config."""
     return {column: path for column, path in flat_fields(cls).items() if column != "config"}
 
 
 def _rows(cls: type, records: Iterable[object], configs: Iterable[str]) -> Iterator[list[Any]]:
-    """Yields the JSON text of each record's config and the values of its other columns."""
+    """Yield the JSON text of each record's config and the values of its other columns."""
     read = attrgetter(*_paths(cls).values())
     for record, config in zip(records, configs, strict=True):
         yield [config, *[value if type(value) in _STORED else _cell(value) for value in read(record)]]
 
 
 def _cell(value: Any) -> Any:
-    """Returns a value as a column holds it: objects and lists as JSON text."""
-    plain = to_plain(value)
+    """Return a value as a column holds it: objects and lists as JSON text."""
+    plain = encode(value)
     if isinstance(plain, (dict, list)):
         return canonical_json(plain)
     return int(plain) if isinstance(plain, bool) else plain

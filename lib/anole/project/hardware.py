@@ -31,17 +31,17 @@ class Hardware:
 
 
 def asked_of(target: TargetSpec) -> dict[str, Any]:
-    """Returns what models.yaml says of a target's hardware, in plain JSON values."""
+    """Return what models.yaml says of a target's hardware, in plain JSON values."""
     return {"kind": target.kind, "settings": dict(target.settings), "nodes": dict(target.nodes)}
 
 
 def is_detected_on_nodes(target: TargetSpec) -> bool:
-    """Returns whether only a node of a cluster can tell what the target is."""
+    """Whether only a node of a cluster can tell what the target is."""
     return bool(target.nodes) and not set(get_kind(target.kind).detected) <= set(target.settings)
 
 
 def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any]:
-    """Returns a target's complete description in plain JSON values: the settings of models.yaml and detected ones.
+    """Return a target's complete description in plain JSON values: the settings of models.yaml and detected ones.
 
     Raises:
         SpecError: the target is not possible on this machine, or no node has described it yet.
@@ -57,7 +57,7 @@ def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any
 
 
 def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> Hardware:
-    """Looks for a target's hardware.
+    """Look for a target's hardware.
 
     If `kept`, takes what the process that runs the workflow has left in the project's folder: its jobs on other
     machines must not take these for the target.
@@ -82,7 +82,7 @@ def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> 
 
 
 def describe_here(asked: Mapping[str, Any]) -> DescribedTarget:
-    """Returns what this machine is as the target of a cluster that models.yaml asks for, see `asked_of`.
+    """Return what this machine is as the target of a cluster that models.yaml asks for, see `asked_of`.
 
     Raises:
         TargetError: this machine cannot be the target, or is another one than models.yaml says.
@@ -98,13 +98,13 @@ def describe_here(asked: Mapping[str, Any]) -> DescribedTarget:
 
 
 def keep(target: TargetSpec, hardware: Hardware, project: Path) -> None:
-    """Keeps what was found of a target for the jobs of this workflow, which may run on other machines."""
+    """Keep what was found of a target for the jobs of this workflow, which may run on other machines."""
     found = DescribedTarget(asked_of(target), hardware.description, hardware.absence, platform.node())
     write_described(project / layout.described_path(target.name), found)
 
 
 def any_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:
-    """Returns whether any run on a target has a shard."""
+    """Whether any run on a target has a shard."""
     shards = (next(folder.glob("*.jsonl"), None) for folder in shards_dir.glob("*"))
     heads = (read_head(path) for path in shards if path is not None)
     return any(head[1].target == description for head in heads if head is not None)
@@ -118,7 +118,7 @@ def _detected(target: TargetSpec) -> dict[str, Any]:
 
 
 def _kept(target: TargetSpec, project: Path) -> DescribedTarget | None:
-    """Returns what the project keeps of a target, unless models.yaml says something else now."""
+    """Return what the project keeps of a target, unless models.yaml says something else now."""
     try:
         found = read_described(project / layout.described_path(target.name))
     except DocumentError:

@@ -17,7 +17,7 @@ _SNAKEMAKE_NAMES = {"partition": "slurm_partition"}
 
 
 @dataclass(frozen=True)
-class Needs:
+class JobResources:
     """The resources of one job.
 
     Attributes:
@@ -34,7 +34,7 @@ class Needs:
 
 
 def limits_of(pipeline: Pipeline) -> dict[str, int]:
-    """Returns how much there is of each resource of Snakemake that a project's jobs share, and of no other.
+    """Return how much there is of each resource of Snakemake that a project's jobs share, and of no other.
 
     A resource that no job of Anole needs is left to the other rules of a workflow.
     """
@@ -45,7 +45,7 @@ def limits_of(pipeline: Pipeline) -> dict[str, int]:
 
 
 def n_gpus(pipeline: Pipeline) -> int:
-    """Returns the number of this machine's GPUs that a project's jobs share, at least one."""
+    """Return the number of this machine's GPUs that a project's jobs share, at least one."""
     names = [name for name in pipeline.descriptions if pipeline.place(name) == Place.GPU]
     targets = [get_target(pipeline.descriptions[name]) for name in names]
     # Of a target on a cluster's nodes, this machine may have none, although the target is not absent.
@@ -54,17 +54,17 @@ def n_gpus(pipeline: Pipeline) -> int:
     return max(1, len(units))
 
 
-def needs_of(pipeline: Pipeline, target: str, cores: int | None) -> Needs:
-    """Returns the resources of a job that measures on a target; before a node has described it, what that takes.
+def resources_of(pipeline: Pipeline, target: str, cores: int | None) -> JobResources:
+    """Return the resources of a job that measures on a target; before a node has described it, what that takes.
 
     All jobs share the `cores`; these are None where each job has a node of a cluster.
     """
     if target not in pipeline.descriptions:
         is_gpu = _undescribed_place(pipeline, target) == Place.GPU
-        return Needs(threads=1, device=int(not is_gpu), gpu=int(is_gpu), measure="{}")
+        return JobResources(threads=1, device=int(not is_gpu), gpu=int(is_gpu), measure="{}")
     place = pipeline.place(target)
     remote = pipeline.spec.targets[target].remote
-    return Needs(
+    return JobResources(
         threads=_threads_on_node(pipeline, target, place) if cores is None else _share(pipeline, place, cores),
         device=int(place == Place.PROCESSOR),
         gpu=int(place == Place.GPU),
@@ -73,7 +73,7 @@ def needs_of(pipeline: Pipeline, target: str, cores: int | None) -> Needs:
 
 
 def node_resources(pipeline: Pipeline, target: str) -> dict[str, str | int]:
-    """Returns the resources by which a cluster's scheduler chooses a node for a target, by Snakemake's names."""
+    """Return the resources by which a cluster's scheduler chooses a node for a target, by Snakemake's names."""
     given = pipeline.spec.targets[target].nodes
     return {_SNAKEMAKE_NAMES.get(name, name): value for name, value in given.items()}
 

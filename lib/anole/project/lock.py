@@ -19,7 +19,7 @@ from anole.project.quantized_models import model_on
 
 
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:
-    """Locks builds, by default all that are compiled, to the configs that they were compiled with.
+    """Lock builds, by default all that are compiled, to the configs that they were compiled with.
 
     All other entries of the lock file beside models.yaml stay. Returns the new ones, by the build's name.
 
@@ -41,7 +41,7 @@ def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBui
 
 
 def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
-    """Removes the entries of builds, which models.yaml may no longer have, from the lock file; returns what is left.
+    """Remove the entries of builds, which models.yaml may no longer have, from the lock file; returns what is left.
 
     Raises:
         SpecError: the lock file has a mistake, or no such entry.
@@ -57,12 +57,12 @@ def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
 def _entry(spec: Spec, folder: Path, name: str) -> LockedBuild:
     build = read_build(folder)
     refuse_other_files(folder, build)
-    _refuse_older(spec, folder, name, build)
+    _check_older(spec, folder, name, build)
     return LockedBuild(build.target_description, {task.key: _locked(folder, task) for task in build.tasks})
 
 
-def _refuse_older(spec: Spec, folder: Path, name: str, build: Build) -> None:
-    """Raises BuildError for a build that models.yaml describes otherwise: its configs may be of other tasks."""
+def _check_older(spec: Spec, folder: Path, name: str, build: Build) -> None:
+    """Raise BuildError for a build that models.yaml describes otherwise: its configs may be of other tasks."""
     wanted = spec.builds[name]
     description = look_for(spec.targets[wanted.target]).description
     same = {

@@ -22,7 +22,7 @@ from anole.targets.base import Place
 
 
 @dataclass(frozen=True)
-class Behind:
+class LockDrift:
     """One thing that the lock file says otherwise than the records or models.yaml.
 
     Attributes:
@@ -35,11 +35,11 @@ class Behind:
     problem: str
 
 
-def find_behind(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[Behind]:
-    """Returns where the lock file is behind; only of builds whose manifests are up to date are the tasks known."""
+def find_lock_drift(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[LockDrift]:
+    """Return where the lock file is behind; only of builds whose manifests are up to date are the tasks known."""
     known, file = {**pipeline.spec.builds, **pipeline.skipped}, pipeline.spec.file
     strange = [name for name in pipeline.lockfile.builds if name not in known]
-    found = [Behind(name, name, f"{file} has no such build") for name in strange]
+    found = [LockDrift(name, name, f"{file} has no such build") for name in strange]
     for build in extracted:
         entry = pipeline.locked(build)
         if entry is not None:
@@ -47,25 +47,25 @@ def find_behind(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[Behi
     return found
 
 
-def _of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Iterator[Behind]:
+def _of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Iterator[LockDrift]:
     listed = pipeline.read_manifest(build.model, build.target).tasks
     tried = _tried(pipeline, build)
     for task in listed:
         locked = entry.tasks.get(task.key)
         if locked is None:
-            yield Behind(build.name, task.label, "is not locked: its records decide")
+            yield LockDrift(build.name, task.label, "is not locked: its records decide")
         elif tried is not None and (problem := _better(pipeline, build, task, locked, tried)) is not None:
-            yield Behind(build.name, task.label, problem)
+            yield LockDrift(build.name, task.label, problem)
     keys = {task.key for task in listed}
     for key, locked in entry.tasks.items():
         if key not in keys:
-            yield Behind(build.name, locked.label, "is locked, but the model has no such task")
+            yield LockDrift(build.name, locked.label, "is locked, but the model has no such task")
 
 
 def _better(
     pipeline: Pipeline, build: BuildSpec, task: ListedTask, locked: LockedTask, tried: frozenset[str]
 ) -> str | None:
-    """Says by how much the best config of a task's records is better than the locked one, or returns None.
+    """Say by how much the best config of a task's records is better than the locked one, or returns None.
 
     Configs that were `tried` within the network count for nothing: others were chosen there.
     """
@@ -87,7 +87,7 @@ def _better(
 def _comparable(
     pipeline: Pipeline, build: BuildSpec, content: ShardContent, config: Config
 ) -> tuple[Sequence[Trial], Sequence[Confirmation]]:
-    """Returns the trials within a build's budget and their confirmations, of the same hardware where it is searched."""
+    """Return the trials within a build's budget and their confirmations, of the same hardware where it is searched."""
     trials = content.trials[: build.budget.max_trials]
     confirmations = last_round(content.confirmations, len(trials))
     if pipeline.place(build.target) != Place.SIMULATOR:
@@ -99,7 +99,7 @@ def _comparable(
 def _measured_alike(
     best: Trial | Confirmation, locked: LockedTask, trials: Sequence[Trial], confirmations: Sequence[Confirmation]
 ) -> tuple[Measurement, Measurement]:
-    """Returns measurements of the best config and of the locked one that can be compared.
+    """Return measurements of the best config and of the locked one that can be compared.
 
     These are of the same turns, or else of the same run, or else the locked config has the latency that it was locked
     with, which is taken to be as noisy as the best's.
@@ -117,7 +117,7 @@ def _measured_alike(
 
 
 def _tried(pipeline: Pipeline, build: BuildSpec) -> frozenset[str] | None:
-    """Returns the configs that were tried within a build's network; None if that is not known, for a refined build."""
+    """Return the configs that were tried within a build's network; None if that is not known, for a refined build."""
     if not build.refine:
         return frozenset()
     try:

@@ -19,7 +19,7 @@ from anole.keys import content_key
 from anole.node import Node
 from anole.project.content import digest_of
 from anole.project.hardware import Hardware, any_records, describe_target, is_detected_on_nodes, keep, look_for
-from anole.project.quantized_models import is_quantised, model_on
+from anole.project.quantized_models import is_quantized, model_on
 from anole.record import Run
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
@@ -59,7 +59,7 @@ class Pipeline:
     def load(
         cls, path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None, kept: bool = False
     ) -> Self:
-        """Reads models.yaml and the lock file beside it, and checks all of both.
+        """Read models.yaml and the lock file beside it, and checks all of both.
 
         Overrides replace values of the file, see `load_spec`. If `kept`, targets are what the process that runs the
         workflow has left in the project's folder, and not what is detected here.
@@ -87,7 +87,7 @@ class Pipeline:
         for build in spec.builds.values():
             if build.target in descriptions:
                 lockfile.refuse_other_target(build.name, descriptions[build.target])
-            made._refuse_unmeasurable(build)
+            made._check_unmeasurable(build)
         return made
 
     @property
@@ -97,27 +97,27 @@ class Pipeline:
         return [name for name in used if name not in self.descriptions]
 
     def keep_targets(self) -> None:
-        """Keeps what the targets are for the jobs of this workflow, which may run on other machines."""
+        """Keep what the targets are for the jobs of this workflow, which may run on other machines."""
         for name in {*self.descriptions, *self.absences}:
             if not is_detected_on_nodes(self.spec.targets[name]):
                 found = Hardware(self.descriptions.get(name), self.absences.get(name))
                 keep(self.spec.targets[name], found, self.project)
 
     def files(self, model: str, target: str | None = None) -> list[Path]:
-        """Returns the files of a model on a target; when one of them changes, the model is extracted again.
+        """Return the files of a model on a target; when one of them changes, the model is extracted again.
 
         Without a target, they are the model's own.
         """
-        if target is not None and is_quantised(self.spec, target):
-            return [layout.quantised_path(model)]
+        if target is not None and is_quantized(self.spec, target):
+            return [layout.quantized_path(model)]
         return files_of(self.spec.models[model], self.project)
 
     def manifest(self, build: BuildSpec) -> Path:
-        """Returns the path of the manifest of a build's model and target."""
+        """Return the path of the manifest of a build's model and target."""
         return layout.manifest_path(build.model, build.target)
 
     def origin(self, model: str, target: str) -> Origin:
-        """Returns the origin that an up-to-date manifest has."""
+        """Return the origin that an up-to-date manifest has."""
         description = self.description(target)
         entry, files = model_on(self.spec, model, target).to_json(), self.digest(model)
         return Origin(entry, dict(description), extract_versions(description), files)
@@ -129,13 +129,13 @@ class Pipeline:
         return self._digests[model]
 
     def description(self, target: str) -> Mapping[str, Any]:
-        """Returns a target's complete description; raises SpecError if no node has described it yet."""
+        """Return a target's complete description; raise SpecError if no node has described it yet."""
         if target in self.descriptions:
             return self.descriptions[target]
         return describe_target(self.spec.targets[target], self.project)
 
     def order(self, build: BuildSpec) -> Order:
-        """Returns everything that compiling a build depends on, except its receipts."""
+        """Return everything that compiling a build depends on, except its receipts."""
         locked = self.locked(build)
         return Order(
             model=build.model,
@@ -149,20 +149,20 @@ class Pipeline:
         )
 
     def accelerator_order(self, accelerator: AcceleratorSpec) -> AcceleratorOrder:
-        """Returns everything that the front of an accelerator depends on, except its receipts."""
+        """Return everything that the front of an accelerator depends on, except its receipts."""
         targets = {name: self.description(name) for name in accelerator.targets}
         return AcceleratorOrder(accelerator.models, targets, accelerator.settings)
 
     def locked(self, build: BuildSpec) -> LockedBuild | None:
-        """Returns a build's entry in the lock file; None if it has none."""
+        """Return a build's entry in the lock file; None if it has none."""
         return self.lockfile.builds.get(build.name)
 
     def candidates(self, build: BuildSpec) -> int:
-        """Returns how many candidates of each task are tried within a build's network; 0 where it is not refined."""
+        """Return how many candidates of each task are tried within a build's network; 0 where it is not refined."""
         return 0 if self.locked(build) is not None else build.refine
 
     def read_manifest(self, model: str, target: str) -> Manifest:
-        """Returns the manifest of a model on a target.
+        """Return the manifest of a model on a target.
 
         Raises:
             DocumentError: it is missing, broken or stale.
@@ -174,7 +174,7 @@ class Pipeline:
         return self._manifests[known]
 
     def run(self, build: BuildSpec, task_key: str) -> Run:
-        """Returns the run that tunes a task for a build."""
+        """Return the run that tunes a task for a build."""
         known = (build.name, task_key)
         if known not in self._runs:
             tuner = self.tuners[build.name]
@@ -182,7 +182,7 @@ class Pipeline:
         return self._runs[known]
 
     def recorded(self, build: BuildSpec, task_key: str) -> ShardContent | None:
-        """Returns what the run has recorded that tunes a task for a build; None if it has not begun.
+        """Return what the run has recorded that tunes a task for a build; None if it has not begun.
 
         Raises:
             StoreError: its shard is corrupt.
@@ -191,7 +191,7 @@ class Pipeline:
         return read_shard(shard) if shard.exists() and shard.stat().st_size else None
 
     def receipts(self, build: BuildSpec) -> list[Path]:
-        """Returns the paths of the receipts that a build needs: one for each task, or one for all that share a budget.
+        """Return the paths of the receipts that a build needs: one for each task, or one for all that share a budget.
 
         A build without trials needs none, and no locked task does.
 
@@ -199,7 +199,7 @@ class Pipeline:
             DocumentError: the manifest is missing, broken or stale, or a task to tune is missing.
             SpecError: some trials are not measured yet, and the target is absent.
         """
-        self._refuse_unmeasurable(build)
+        self._check_unmeasurable(build)
         of_tasks = {key: path for key, path in self.receipts_of_tasks(build).items() if self._is_tuned(build, key)}
         for key, receipt in of_tasks.items():
             if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
@@ -207,7 +207,7 @@ class Pipeline:
         return list(dict.fromkeys(of_tasks.values()))
 
     def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
-        """Returns the path of each task's receipt by task key: its own, or the common one of a shared budget.
+        """Return the path of each task's receipt by task key: its own, or the common one of a shared budget.
 
         Raises as `read_manifest`.
         """
@@ -218,7 +218,7 @@ class Pipeline:
         return {key: layout.receipt_path(key, self.run(build, key).key, trials) for key in weights}
 
     def unmeasured(self, build: BuildSpec) -> list[str]:
-        """Returns the labels of the tasks that a build needs tuned and that have trials left to measure.
+        """Return the labels of the tasks that a build needs tuned and that have trials left to measure.
 
         Raises as `read_manifest` and `recorded`.
         """
@@ -240,12 +240,12 @@ class Pipeline:
         ]
 
     def _is_tuned(self, build: BuildSpec, task_key: str) -> bool:
-        """Returns whether a task is to be tuned for a build: not without trials, and not if its config is locked."""
+        """Whether a task is to be tuned for a build: not without trials, and not if its config is locked."""
         locked = self.locked(build)
         return build.budget.max_trials > 0 and (locked is None or task_key not in locked.tasks)
 
-    def _refuse_unmeasurable(self, build: BuildSpec) -> None:
-        """Raises SpecError for a build that has trials to measure on an absent target."""
+    def _check_unmeasurable(self, build: BuildSpec) -> None:
+        """Raise SpecError for a build that has trials to measure on an absent target."""
         absence = self.absences.get(build.target)
         if absence is None or not build.budget.max_trials:
             return
@@ -264,12 +264,12 @@ class Pipeline:
             )
 
     def shared_key(self, build: BuildSpec, weights: Mapping[str, int]) -> str:
-        """Returns the content key of a shared budget: it covers the tasks' runs and weights, in order, and seconds."""
+        """Return the content key of a shared budget: it covers the tasks' runs and weights, in order, and seconds."""
         seconds = [] if build.budget.seconds is None else [build.budget.seconds]
         return content_key([*([self.run(build, key).key, weight] for key, weight in weights.items()), *seconds])
 
     def place(self, target: str) -> Place:
-        """Returns where candidates for a target run."""
+        """Return where candidates for a target run."""
         if self.spec.targets[target].remote is not None:
             return Place.ELSEWHERE
         return get_target(self.description(target)).place
@@ -290,9 +290,9 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
     spec = load_spec(path)
     Node(model, "models", spec.file).choice(spec.models, "one of the models")
     Node(target, "targets", spec.file).choice(spec.targets, "one of the targets")
-    quantised = layout.quantised_path(model)
-    if is_quantised(spec, target) and not quantised.exists():
-        raise DocumentError(quantised, "there is no such file", "quantise")
+    quantized = layout.quantized_path(model)
+    if is_quantized(spec, target) and not quantized.exists():
+        raise DocumentError(quantized, "there is no such file", "quantize")
     files = digest_of(files_of(spec.models[model], path.parent), path.parent)
     return model_on(spec, model, target), describe_target(spec.targets[target], path.parent), files
 
@@ -315,7 +315,7 @@ class Found:
 
 
 def find_build(path: Path, name: str) -> Found:
-    """Returns the inputs for compiling or refining a build of a models.yaml; raises as `Pipeline.receipts`."""
+    """Return the inputs for compiling or refining a build of a models.yaml; raise as `Pipeline.receipts`."""
     pipeline = Pipeline.load(path)
     Node(name, "builds", pipeline.spec.file).choice(pipeline.spec.builds, "one of the builds")
     build = pipeline.spec.builds[name]
@@ -327,7 +327,7 @@ def find_build(path: Path, name: str) -> Found:
 
 
 def find_accelerator(path: Path, name: str) -> tuple[AcceleratorOrder, tuple[Path, ...]]:
-    """Returns what an accelerator of a models.yaml is made from, and its receipts; raises as `Pipeline.receipts`."""
+    """Return what an accelerator of a models.yaml is made from, and its receipts; raises as `Pipeline.receipts`."""
     pipeline = Pipeline.load(path)
     Node(name, "accelerators", pipeline.spec.file).choice(pipeline.spec.accelerators, "one of the accelerators")
     accelerator = pipeline.spec.accelerators[name]

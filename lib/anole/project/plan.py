@@ -11,9 +11,9 @@ from anole.documents import layout
 from anole.documents.build import FILE, read_build
 from anole.documents.manifest import ListedTask, read_manifest
 from anole.errors import DocumentError
-from anole.project.lock_drift import Behind, find_behind
+from anole.project.lock_drift import LockDrift, find_lock_drift
 from anole.project.pipeline import Pipeline
-from anole.project.quantized_models import is_quantised
+from anole.project.quantized_models import is_quantized
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Plan:
     tasks: tuple[PlannedTask, ...]
     steps: tuple[PlannedStep, ...]
     skipped: Mapping[str, str] = field(default_factory=dict, hash=False)
-    behind: tuple[Behind, ...] = ()
+    behind: tuple[LockDrift, ...] = ()
 
 
 def make_plan(pipeline: Pipeline) -> Plan:
-    """Returns the state of a project's tasks and the jobs left to do; raises StoreError for a corrupt shard.
+    """Return the state of a project's tasks and the jobs left to do; raise StoreError for a corrupt shard.
 
     The tasks of a model are known, and part of the plan, only after it is extracted.
     """
@@ -99,28 +99,28 @@ def make_plan(pipeline: Pipeline) -> Plan:
     merged = all((pipeline.project / path).exists() for path in (layout.DATABASE, layout.MERGED))
     if steps or not merged:
         steps.append(PlannedStep("merge", str(layout.DATABASE), "new results" if steps else "missing"))
-    return Plan(tuple(tasks), tuple(steps), pipeline.skipped, tuple(find_behind(pipeline, extracted)))
+    return Plan(tuple(tasks), tuple(steps), pipeline.skipped, tuple(find_lock_drift(pipeline, extracted)))
 
 
 def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
     for name in pipeline.undescribed:
         yield layout.described_path(name), PlannedStep("describe", name, "no node has described it yet")
-    requantised = dict(_quantises(pipeline))
-    for model, reason in requantised.items():
-        yield layout.quantised_path(model), PlannedStep("quantise", model, reason)
+    requantized = dict(_quantizes(pipeline))
+    for model, reason in requantized.items():
+        yield layout.quantized_path(model), PlannedStep("quantize", model, reason)
     for build in pipeline.spec.tuned:
         path = pipeline.manifest(build)
-        reads_anew = is_quantised(pipeline.spec, build.target) and build.model in requantised
-        found = _extract_reason(pipeline, build, path, reads_anew)
+        rereads = is_quantized(pipeline.spec, build.target) and build.model in requantized
+        found = _extract_reason(pipeline, build, path, rereads)
         if found is not None:
             yield path, PlannedStep("extract", f"{build.model} for {build.target}", found)
 
 
-def _quantises(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """Yields the models that would be quantised, and why."""
-    models = [build.model for build in pipeline.spec.tuned if is_quantised(pipeline.spec, build.target)]
+def _quantizes(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Yield the models that would be quantized, and why."""
+    models = [build.model for build in pipeline.spec.tuned if is_quantized(pipeline.spec, build.target)]
     for model in dict.fromkeys(models):
-        reason = _changed(pipeline, pipeline.files(model), layout.quantised_path(model))
+        reason = _changed(pipeline, pipeline.files(model), layout.quantized_path(model))
         if reason is None and any(_is_of_other_files(pipeline, model, build.target) for build in pipeline.spec.tuned):
             reason = "its files have changed"
         if reason is not None:
@@ -137,13 +137,13 @@ def _is_of_other_files(pipeline: Pipeline, model: str, target: str) -> bool:
         return False
 
 
-def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_requantised: bool) -> str | None:
+def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_requantized: bool) -> str | None:
     if not (pipeline.project / manifest).exists():
         return "new"
     if build.target in pipeline.undescribed:
         return f"{build.target} is described anew"
-    if is_requantised:
-        return "it is quantised anew"
+    if is_requantized:
+        return "it is quantized anew"
     if (changed := _changed(pipeline, pipeline.files(build.model, build.target), manifest)) is not None:
         return changed
     try:
@@ -154,7 +154,7 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_req
 
 
 def _changed(pipeline: Pipeline, files: Iterable[Path], output: Path) -> str | None:
-    """Returns why what is made of files must be made again; None if it need not."""
+    """Return why what is made of files must be made again; None if it need not."""
     made = pipeline.project / output
     if not made.exists():
         return "new"
@@ -234,7 +234,7 @@ def _build_steps(pipeline: Pipeline, build: BuildSpec, ready: bool) -> Iterator[
 
 
 def _is_locked_otherwise(pipeline: Pipeline, build: BuildSpec) -> bool:
-    """Returns whether a build was compiled with another entry of the lock file than it has now."""
+    """Whether a build was compiled with another entry of the lock file than it has now."""
     folder = pipeline.project / layout.build_path(build.name)
     if not (folder / FILE).exists():
         return False

@@ -13,18 +13,18 @@ from anole.documents.build import Build
 from anole.targets import get_kind
 
 
-def is_quantised(spec: Spec, target: str) -> bool:
-    """Returns whether a target takes the quantised file of a model instead of the model."""
+def is_quantized(spec: Spec, target: str) -> bool:
+    """Whether a target takes the quantized file of a model instead of the model."""
     found = spec.targets[target]
     return get_kind(found.kind).quantizes_models(found.settings)
 
 
 def model_on(spec: Spec, model: str, target: str) -> ModelSpec:
-    """Returns a model as a target takes it."""
+    """Return a model as a target takes it."""
     own = spec.models[model]
-    if not is_quantised(spec, target):
+    if not is_quantized(spec, target):
         return own
-    return ModelSpec(own.name, f"onnx:{layout.quantised_path(model)}", own.inputs)
+    return ModelSpec(own.name, f"onnx:{layout.quantized_path(model)}", own.inputs)
 
 
 def declared_model(path: Path, build: Build, overrides: Mapping[str, Any] | None = None) -> ModelSpec | None:

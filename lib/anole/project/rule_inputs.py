@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NoReturn, Protocol
 
+from anole.codec import encode
 from anole.config.entries import BuildSpec
 from anole.documents import layout
 from anole.documents.document import argument_of
@@ -17,9 +18,8 @@ from anole.errors import AnoleError
 from anole.extract.stage import extract_versions
 from anole.files import write_atomically
 from anole.keys import canonical_json, content_key
-from anole.codec import to_plain
 from anole.project.hardware import asked_of, is_detected_on_nodes
-from anole.project.job_resources import Needs, needs_of, node_resources
+from anole.project.job_resources import JobResources, node_resources, resources_of
 from anole.project.pipeline import Pipeline
 from anole.project.quantized_models import model_on
 from anole.search.settings import TunerSettings
@@ -52,12 +52,12 @@ class Workflow(Protocol):
 
 
 def give_up(error: object) -> NoReturn:
-    """Ends Snakemake with a message of one line."""
+    """End Snakemake with a message of one line."""
     print(f"anole: {error}", file=sys.stderr)
     raise SystemExit(2)
 
 
-class Answers:
+class RuleInputs:
     """Answers the rules; a method that takes wildcards is an input function, a parameter or a resource of jobs.
 
     Args:
@@ -83,28 +83,28 @@ class Answers:
         self._receipts: dict[str, list[Path]] = {}
 
     def target_of(self, job: Wildcards) -> str:
-        """Returns the target of a job: its own, its build's or its run's."""
+        """Return the target of a job: its own, its build's or its run's."""
         if hasattr(job, "target"):
             return job.target
         return (self.build_of(job) if hasattr(job, "build") else self.build_of_run(job.task, job.run)).target
 
     def build_of(self, job: Wildcards) -> BuildSpec:
-        """Returns the build of a job."""
+        """Return the build of a job."""
         return self.pipeline.spec.builds[job.build]
 
     def build_of_run(self, task_key: str, run_key: str) -> BuildSpec:
-        """Returns a build that needs a run; raises KeyError if none does."""
+        """Return a build that needs a run; raises KeyError if none does."""
         if run_key not in self._builds_of_runs:
             for build in self.pipeline.spec.tuned:
                 self._builds_of_runs.setdefault(self.pipeline.run(build, task_key).key, build)
         return self._builds_of_runs[run_key]
 
     def model_files(self, job: Wildcards) -> list[Path]:
-        """Returns the model's own files; only a change of these extracts the model again."""
+        """Return the model's own files; only a change of these extracts the model again."""
         return self.pipeline.files(job.model, job.target)
 
     def own_files(self, job: Wildcards) -> list[Path]:
-        """Returns the files of the model itself, before it is quantised."""
+        """Return the files of the model itself, before it is quantized."""
         return self.pipeline.files(job.model)
 
     def digest(self, job: Wildcards) -> str:
@@ -113,69 +113,69 @@ class Answers:
         return "" if digest is None else f"--files {digest}"
 
     def own_entry(self, job: Wildcards) -> str:
-        """Returns the model's entry in models.yaml."""
+        """Return the model's entry in models.yaml."""
         return self._argument(self.pipeline.spec.models[job.model].to_json())
 
     def description_file(self, job: Wildcards) -> str | list[str]:
-        """Returns where a node says what the target is, if only nodes can."""
+        """Return where a node says what the target is, if only nodes can."""
         target = self.pipeline.spec.targets[self._described(job.target)]
         return str(layout.described_path(target.name)) if is_detected_on_nodes(target) else []
 
     def asked_of_target(self, job: Wildcards) -> str:
-        """Returns what models.yaml says of the target."""
+        """Return what models.yaml says of the target."""
         return self._argument(asked_of(self.pipeline.spec.targets[job.target]))
 
     def model_entry(self, job: Wildcards) -> str:
-        """Returns the entry of the model, or of its quantised file."""
+        """Return the entry of the model, or of its quantized file."""
         return self._argument(model_on(self.pipeline.spec, job.model, job.target).to_json())
 
     def target_description(self, job: Wildcards) -> str:
-        """Returns everything that identifies the target."""
+        """Return everything that identifies the target."""
         return self._argument(self.pipeline.description(self._described(job.target)))
 
     def versions(self, job: Wildcards) -> str:
-        """Returns the versions of the extraction and of the target's templates."""
+        """Return the versions of the extraction and of the target's templates."""
         return canonical_json(extract_versions(self.pipeline.description(self._described(job.target))))
 
     def tuner_settings(self, job: Wildcards) -> str:
-        """Returns the tuner of a run."""
+        """Return the tuner of a run."""
         return self._argument(self.tuner_of(job)[0].to_json())
 
     def tuner_seed(self, job: Wildcards) -> int:
-        """Returns the seed of a run."""
+        """Return the seed of a run."""
         return self.tuner_of(job)[1]
 
     def tuner_of(self, job: Wildcards) -> tuple[TunerSettings, int]:
-        """Returns the tuner's settings and the seed of a run, or of tasks that share a budget."""
+        """Return the tuner's settings and the seed of a run, or of tasks that share a budget."""
         build = self._build_of_budget(job) if hasattr(job, "key") else self.build_of_run(job.task, job.run)
         return self.pipeline.tuners[build.name], build.seed
 
     def seconds(self, job: Wildcards) -> str:
-        """Returns the option for the seconds of tasks that share a budget, if it has any."""
+        """Return the option for the seconds of tasks that share a budget, if it has any."""
         seconds = self._build_of_budget(job).budget.seconds
         return "" if seconds is None else f"--seconds {seconds}"
 
     def build_files(self, job: Wildcards) -> list[Path]:
-        """Returns the own files of a build's model."""
+        """Return the own files of a build's model."""
         build = self.build_of(job)
         return self.pipeline.files(build.model, build.target)
 
     def build_order(self, job: Wildcards) -> str:
-        """Returns the order of a build."""
+        """Return the order of a build."""
         build = self.build_of(job)
         self._described(build.target)
         return self._argument(argument_of(self.pipeline.order(build)))
 
     def required(self, job: Wildcards) -> str:
-        """Returns the option of stages that measure a build, unless its target is known to be elsewhere."""
+        """Return the option of stages that measure a build, unless its target is known to be elsewhere."""
         return "" if self.build_of(job).target in self.pipeline.absences else "--required"
 
     def manifest(self, job: Wildcards) -> Path:
-        """Returns the manifest of a build's model and target."""
+        """Return the manifest of a build's model and target."""
         return self.pipeline.manifest(self.build_of(job))
 
     def network(self, job: Wildcards) -> Path:
-        """Returns the imported network of a build's model for its target."""
+        """Return the imported network of a build's model for its target."""
         return network_path(self.manifest(job))
 
     def declared(self, job: Wildcards) -> str:
@@ -185,46 +185,46 @@ class Answers:
         return f"--spec {quote(self.pipeline.spec.file)}{overrides}"
 
     def receipts(self, job: Wildcards) -> list[Path]:
-        """Returns the receipts that show that a build's tasks are tuned; a locked task needs none."""
+        """Return the receipts that show that a build's tasks are tuned; a locked task needs none."""
         return self._receipts_of(self.build_of(job))
 
     def ingredients(self, job: Wildcards) -> str | list[Path]:
-        """Returns the receipts that a build is compiled with: the refined ones if it is refined."""
+        """Return the receipts that a build is compiled with: the refined ones if it is refined."""
         receipts = self.receipts(job)
         return str(layout.refined_path(job.build)) if self.candidates(job) else receipts
 
     def candidates(self, job: Wildcards) -> int:
-        """Returns how many candidates of each task are tried within a build's network; of a locked build, none."""
+        """Return how many candidates of each task are tried within a build's network; of a locked build, none."""
         return self.pipeline.candidates(self.build_of(job))
 
     def receipts_of(self, build: BuildSpec) -> Callable[[Wildcards], list[Path]]:
-        """Returns an input function for the receipts of one build: a broken model holds up its own builds only."""
+        """Return an input function for the receipts of one build: a broken model holds up its own builds only."""
         return lambda _: self._receipts_of(build)
 
     def explored(self, job: Wildcards) -> list[Path]:
-        """Returns the receipts that show that all programs of an accelerator's networks are simulated."""
+        """Return the receipts that show that all programs of an accelerator's networks are simulated."""
         searches = self.pipeline.spec.accelerators[job.accelerator].searches
         return list(dict.fromkeys(receipt for search in searches for receipt in self._receipts_of(search)))
 
     def accelerator_order(self, job: Wildcards) -> str:
-        """Returns the order of an accelerator."""
+        """Return the order of an accelerator."""
         accelerator = self.pipeline.spec.accelerators[job.accelerator]
-        return self._argument(to_plain(self.pipeline.accelerator_order(accelerator)))
+        return self._argument(encode(self.pipeline.accelerator_order(accelerator)))
 
-    def needs(self, job: Wildcards) -> Needs:
-        """Returns what a job takes while it measures."""
-        return needs_of(self.pipeline, self.target_of(job), None if self._on_cluster else self._workflow.cores)
+    def needs(self, job: Wildcards) -> JobResources:
+        """Return what a job takes while it measures."""
+        return resources_of(self.pipeline, self.target_of(job), None if self._on_cluster else self._workflow.cores)
 
     def need(self, name: str) -> Callable[[Wildcards], int | str]:
-        """Returns the function for one of a job's needs, by the name of its field."""
+        """Return the function for one of a job's needs, by the name of its field."""
         return lambda job: getattr(self.needs(job), name)
 
     def tuning_group(self, job: Wildcards) -> str | None:
-        """Returns what jobs a cluster may run one after another in one submission (`--group-components`)."""
+        """Return what jobs a cluster may run one after another in one submission (`--group-components`)."""
         return f"tune_{self.target_of(job)}" if self._on_cluster else None
 
     def node(self) -> Mapping[str, Callable[[Wildcards], str | int | None]]:
-        """Returns the resources of every job that needs a node which is its target."""
+        """Return the resources of every job that needs a node which is its target."""
         names = {name for target in self.pipeline.spec.targets for name in node_resources(self.pipeline, target)}
         return {name: self._on_node(name) for name in sorted(names)} | {"slurm_extra": self._slurm_extra}
 
@@ -242,14 +242,14 @@ class Answers:
         return self._workflow.non_local_exec or self._workflow.remote_exec
 
     def _described(self, target: str) -> str:
-        """Waits for a node to say what a target is, if only nodes can, and returns the target's name."""
+        """Wait for a node to say what a target is, if only nodes can, and returns the target's name."""
         if target in self.pipeline.undescribed:
             self._wait_for_target(target)
             self.pipeline = self._load()
         return target
 
     def _build_of_budget(self, job: Wildcards) -> BuildSpec:
-        """Returns a build whose tasks share the budget of a job."""
+        """Return a build whose tasks share the budget of a job."""
         weights = self.pipeline.read_manifest(job.model, job.target).weights
         for build in self.pipeline.spec.builds.values():
             if build.budget.shared and (build.model, build.target) == (job.model, job.target):

@@ -1,1 +1,1 @@
-"""Post-training quantisation: any model as an ONNX file whose products are of 8 bits, and what it loses."""
+"""Post-training quantization: any model as an ONNX file whose products are of 8 bits, and what it loses."""

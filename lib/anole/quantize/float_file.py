@@ -13,17 +13,17 @@ from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, cause
 from anole.evaluate.engines import export_onnx
 from anole.extract.onnx.dimensions import fix_inputs, input_infos
-from anole.extract.onnx.protos import of_opset
 from anole.extract.onnx.importer import read_onnx
+from anole.extract.onnx.protos import upgraded_to
 
-_LEAST_OPSET = 13
+_MIN_OPSET = 13
 """The first one in which `DequantizeLinear` may have a scale for each filter."""
 
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
 
 
 def read_file(model: ModelSpec) -> tuple[onnx.ModelProto, tuple[TensorInfo, ...]]:
-    """Returns a model as an ONNX file, and its inputs.
+    """Return a model as an ONNX file, and its inputs.
 
     Raises:
         ExtractError: the model cannot be loaded or exported.
@@ -35,7 +35,7 @@ def read_file(model: ModelSpec) -> tuple[onnx.ModelProto, tuple[TensorInfo, ...]
 
 
 def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
-    """Writes a file in which each operator has a name, and norms are part of the products before them.
+    """Write a file in which each operator has a name, and norms are part of the products before them.
 
     Raises:
         ExtractError: ONNX Runtime cannot read it.
@@ -45,10 +45,10 @@ def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(path)
     try:
-        content = of_opset(proto, _LEAST_OPSET).SerializeToString()
+        content = upgraded_to(proto, _MIN_OPSET).SerializeToString()
         onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise ExtractError(f"model {model.name}: cannot be quantised: {cause(error)}") from error
+        raise ExtractError(f"model {model.name}: cannot be quantized: {cause(error)}") from error
     folded = onnx.load(path)
     for place, node in enumerate(folded.graph.node):
         node.name = node.name or f"{node.op_type}_{place}"
@@ -57,7 +57,7 @@ def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
 
 
 def _prepare_biases(file: onnx.ModelProto) -> None:
-    """Gives each product a bias of its own, with a number for each feature, as ONNX Runtime's quantiser expects.
+    """Give each product a bias of its own, with a number for each feature, as ONNX Runtime's quantizer expects.
 
     It would name its copies of a shared one by numbers behind the name, which may be names of other values.
     """

@@ -1,4 +1,4 @@
-"""What quantising loses: the signal-to-noise ratio of a network's results, and of the results of its products."""
+"""What quantizing loses: the signal-to-noise ratio of a network's results, and of the results of its products."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anole.quantize.operators import PRODUCTS
 Sample = dict[str, NDArray[Any]]
 """Inputs by name."""
 
-_MOST_DB = 200.0
+_MAX_DB = 200.0
 """The ratio of results without any noise."""
 
 
@@ -27,7 +27,7 @@ class LayerLoss:
 
     Attributes:
         name: the operator's, in the file of float32.
-        sqnr_db: signal to quantisation noise of its result, in decibel, with all noise that reaches it.
+        sqnr_db: signal to quantization noise of its result, in decibel, with all noise that reaches it.
         lost_db: by how much that is less than the ratio of the data that it reads.
     """
 
@@ -45,21 +45,21 @@ class Loss:
     layers: tuple[LayerLoss, ...]
 
 
-def measure_loss(exact: onnx.ModelProto, quantised: onnx.ModelProto, samples: Sequence[Sample]) -> Loss:
-    """Compares a quantised file with the one of float32 that it was made from, sample by sample."""
-    made = {name: node for node in quantised.graph.node for name in node.output}
+def measure_loss(exact: onnx.ModelProto, quantized: onnx.ModelProto, samples: Sequence[Sample]) -> Loss:
+    """Compare a quantized file with the one of float32 that it was made from, sample by sample."""
+    made = {name: node for node in quantized.graph.node for name in node.output}
     known = {name for node in exact.graph.node for name in node.output} | set(samples[0])
     outputs = [value.name for value in exact.graph.output]
     pairs = {name: name for name in outputs}
     products: list[tuple[onnx.NodeProto, str | None, str]] = []
-    for node in quantised.graph.node:
-        is_quantised = node.op_type in PRODUCTS and _is_weight(made, node.input[1])
-        source = _source(made, node.input[0]) if is_quantised else None
+    for node in quantized.graph.node:
+        is_quantized = node.op_type in PRODUCTS and _is_weight(made, node.input[1])
+        source = _source(made, node.input[0]) if is_quantized else None
         result = node.output[0].removesuffix("_QuantizeLinear_Input")
         if source in known and result in known:
-            pairs |= {source: node.input[0], result: _dequantised(quantised, node.output[0])}
+            pairs |= {source: node.input[0], result: _dequantized(quantized, node.output[0])}
             products.append((node, source, result))
-    ratios = _ratios(exact, quantised, pairs, samples)
+    ratios = _ratios(exact, quantized, pairs, samples)
     layers = tuple(
         LayerLoss(node.name, node.op_type, ratios[result], ratios[source] - ratios[result])
         for node, source, result in products
@@ -69,12 +69,12 @@ def measure_loss(exact: onnx.ModelProto, quantised: onnx.ModelProto, samples: Se
 
 
 def _is_weight(made: dict[str, onnx.NodeProto], name: str) -> bool:
-    """Returns whether a value is a constant that was dequantised."""
+    """Whether a value is a constant that was dequantized."""
     return name in made and made[name].op_type == "DequantizeLinear" and made[name].input[0] not in made
 
 
 def _source(made: dict[str, onnx.NodeProto], name: str) -> str | None:
-    """Returns what was quantised and dequantised to a value; None for all others."""
+    """Return what was quantized and dequantized to a value; None for all others."""
     for operator in ("DequantizeLinear", "QuantizeLinear"):
         if name not in made or made[name].op_type != operator:
             return None
@@ -82,8 +82,8 @@ def _source(made: dict[str, onnx.NodeProto], name: str) -> str | None:
     return name.removesuffix("_QuantizeLinear_Input")
 
 
-def _dequantised(model: onnx.ModelProto, name: str) -> str:
-    """Returns the value that a value is after it was quantised, if it is."""
+def _dequantized(model: onnx.ModelProto, name: str) -> str:
+    """Return the value that a value is after it was quantized, if it is."""
     for operator in ("QuantizeLinear", "DequantizeLinear"):
         reader = next((each for each in model.graph.node if each.op_type == operator and each.input[0] == name), None)
         if reader is None:
@@ -93,11 +93,11 @@ def _dequantised(model: onnx.ModelProto, name: str) -> str:
 
 
 def _ratios(
-    exact: onnx.ModelProto, quantised: onnx.ModelProto, pairs: dict[str, str], samples: Sequence[Sample]
+    exact: onnx.ModelProto, quantized: onnx.ModelProto, pairs: dict[str, str], samples: Sequence[Sample]
 ) -> dict[str, float]:
-    """Returns the ratio in decibel of each value of the exact file beside its counterpart in the other one."""
+    """Return the ratio in decibel of each value of the exact file beside its counterpart in the other one."""
     signal, noise = np.zeros(len(pairs)), np.zeros(len(pairs))
-    mine, others = _Values(exact, list(pairs)), _Values(quantised, list(pairs.values()))
+    mine, others = _Values(exact, list(pairs)), _Values(quantized, list(pairs.values()))
     for sample in samples:
         for place, (value, other) in enumerate(zip(mine.on(sample), others.on(sample), strict=True)):
             signal[place] += np.square(value, dtype=np.float64).sum()
@@ -114,17 +114,17 @@ class _Values:
         self._session = onnxruntime_session(_with_outputs(model, self._computed), 0, joins=False)
 
     def on(self, sample: Sample) -> list[NDArray[Any]]:
-        """Returns the values for a sample."""
+        """Return the values for a sample."""
         found = sample | dict(zip(self._computed, self._session.run(self._computed, sample), strict=True))
         return [found[name] for name in self._names]
 
 
 def _db(signal: float, noise: float) -> float:
-    return min(10 * math.log10(signal / noise), _MOST_DB) if signal and noise else _MOST_DB if not noise else -_MOST_DB
+    return min(10 * math.log10(signal / noise), _MAX_DB) if signal and noise else _MAX_DB if not noise else -_MAX_DB
 
 
 def _with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> bytes:
-    """Returns a file that also has values within it as outputs."""
+    """Return a file that also has values within it as outputs."""
     wider = onnx.ModelProto()
     wider.CopyFrom(model)
     known = {value.name for value in wider.graph.output}

@@ -20,7 +20,7 @@ _DELICATE = ("Sub", "Div", "Reciprocal", "Sqrt", "Pow", "Exp", "Erf", "Tanh", "R
 
 
 def float_sums(file: onnx.ModelProto) -> list[str]:
-    """Returns the sums and products of values that stay in float32.
+    """Return the sums and products of values that stay in float32.
 
     These are parts of norms and activations, and those from which no product with weights reads bytes, such as the sum
     of attention's scores and a mask of huge numbers, or one that a norm reads.

@@ -1,4 +1,4 @@
-"""The quantise stage: chooses how values are rounded to 8 bits, and which layers stay in float32, by measured loss."""
+"""The quantize stage: chooses how values are rounded to 8 bits, and which layers stay in float32, by measured loss."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from anole.extract.samples import read_samples
 from anole.files import write_atomically
 from anole.quantize.float_file import read_file, write_folded
 from anole.quantize.loss import Loss, Sample, measure_loss
-from anole.quantize.methods import LEAST_DB, METHODS
+from anole.quantize.methods import METHODS, TARGET_SQNR_DB
 from anole.quantize.operators import OPERATORS, PRODUCTS, float_sums
 from anole.text_format import counted
 
 _log = logging.getLogger(__name__)
 
-_MOST_FLOAT = 0.1
+_MAX_FLOAT_SHARE = 0.1
 """The share of the layers that may be left in float32."""
 
-_LEAST_GAIN_DB = 0.2
+_MIN_GAIN_DB = 0.2
 """What each layer in float32 must gain, in decibel."""
 
-_MOST_KEPT = 8
+_MAX_KEPT_SAMPLES = 8
 """Samples for methods that keep all values of all samples in memory."""
 
 
@@ -49,8 +49,8 @@ class FloatLayer:
 
 
 @dataclass(frozen=True)
-class Quantised:
-    """A quantised model.
+class Quantized:
+    """A quantized model.
 
     Attributes:
         method: how ranges were chosen.
@@ -62,10 +62,14 @@ class Quantised:
     loss: Loss
 
 
-def quantise_model(
-    model: ModelSpec, output: Path, method: str | None = None, floats: Sequence[str] = (), least_db: float = LEAST_DB
-) -> Quantised | None:
-    """Writes a model as a quantised ONNX file in QDQ form; returns None, and copies, what is quantised already.
+def quantize_model(
+    model: ModelSpec,
+    output: Path,
+    method: str | None = None,
+    floats: Sequence[str] = (),
+    target_db: float = TARGET_SQNR_DB,
+) -> Quantized | None:
+    """Write a model as a quantized ONNX file in QDQ form; returns None, and copies, what is quantized already.
 
     Weights have a scale for each filter, and values one scale and zero point. Without a method, the one is taken that
     loses least. While the ratio is below the least one, the layer that loses most is left in float32, up to a tenth of
@@ -76,15 +80,15 @@ def quantise_model(
         output: where the file is written.
         method: one of `METHODS`, or None.
         floats: names of layers that stay in float32 in any case.
-        least_db: the signal-to-noise ratio that is good enough, in decibel.
+        target_db: the signal-to-noise ratio that is good enough, in decibel.
 
     Raises:
-        ExtractError: the model cannot be loaded, exported or quantised, or it has no such layers.
+        ExtractError: the model cannot be loaded, exported or quantized, or it has no such layers.
         BuildError: its samples do not fit.
     """
     proto, inputs = read_file(model)
     if precision_of(node.op_type for node in proto.graph.node) != "float32":
-        _log.info("%s: is quantised already", model.name)
+        _log.info("%s: is quantized already", model.name)
         write_atomically(output, proto.SerializeToString())
         return None
     names = [info.name for info in inputs]
@@ -95,11 +99,11 @@ def quantise_model(
         layers = [node.name for node in onnx.load(exact).graph.node if node.op_type in PRODUCTS]
         if unknown := sorted(set(floats) - set(layers)):
             raise ExtractError(f"model {model.name}: has no layer {unknown[0]!r}; it has {', '.join(layers) or 'none'}")
-        most = len(floats) + math.ceil(_MOST_FLOAT * len(layers))
+        most = len(floats) + math.ceil(_MAX_FLOAT_SHARE * len(layers))
         try:
-            found, content = _search(exact, samples, [method] if method else list(METHODS), floats, least_db, most)
+            found, content = _search(exact, samples, [method] if method else list(METHODS), floats, target_db, most)
         except Exception as error:
-            raise ExtractError(f"model {model.name}: cannot be quantised: {cause(error)}") from error
+            raise ExtractError(f"model {model.name}: cannot be quantized: {cause(error)}") from error
     write_atomically(output, content)
     floating = counted(len(found.floats), "layer")
     _log.info("%s: %.1f dB by %s, %s in float32", model.name, found.loss.sqnr_db, found.method, floating)
@@ -107,34 +111,34 @@ def quantise_model(
 
 
 def _search(
-    exact: Path, samples: Sequence[Sample], methods: Sequence[str], floats: Sequence[str], least_db: float, most: int
-) -> tuple[Quantised, bytes]:
-    """Returns the best quantised model with at most so many layers in float32, and its file's content."""
+    exact: Path, samples: Sequence[Sample], methods: Sequence[str], floats: Sequence[str], target_db: float, most: int
+) -> tuple[Quantized, bytes]:
+    """Return the best quantized model with at most so many layers in float32, and its file's content."""
     kept = [FloatLayer(name) for name in floats]
     tried: dict[str, tuple[Loss, bytes]] = {}
     for each in methods:
         try:
             tried[each] = _try(exact, samples, each, floats)
         except ValueError as error:
-            # A mask of huge numbers, though it is not quantised, has no histogram.
+            # A mask of huge numbers, though it is not quantized, has no histogram.
             if each == methods[-1] and not tried:
                 raise
             _log.info("%s is left out: %s", each, cause(error))
     method = max(tried, key=lambda each: tried[each][0].sqnr_db)
     loss, content = tried[method]
-    best = Quantised(method, tuple(kept), loss), content
-    while loss.sqnr_db < least_db and len(kept) < most and loss.layers:
+    best = Quantized(method, tuple(kept), loss), content
+    while loss.sqnr_db < target_db and len(kept) < most and loss.layers:
         worst = max(loss.layers, key=lambda layer: layer.lost_db)
         kept.append(FloatLayer(worst.name, loss.sqnr_db))
         loss, content = _try(exact, samples, method, [each.name for each in kept])
         gain_db, more = loss.sqnr_db - best[0].loss.sqnr_db, len(kept) - len(best[0].floats)
-        if gain_db > _LEAST_GAIN_DB * more:
-            best = Quantised(method, tuple(kept), loss), content
+        if gain_db > _MIN_GAIN_DB * more:
+            best = Quantized(method, tuple(kept), loss), content
     return best
 
 
 def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[str]) -> tuple[Loss, bytes]:
-    """Quantises with ONNX Runtime, all layers but some, and measures what is lost."""
+    """Quantize with ONNX Runtime, all layers but some, and measure what is lost."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         CalibrationMethod,
@@ -145,13 +149,13 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self._left = iter(samples if method == "min-max" else samples[:_MOST_KEPT])
+            self._left = iter(samples if method == "min-max" else samples[:_MAX_KEPT_SAMPLES])
 
         def get_next(self) -> Sample | None:
-            """Returns the next sample."""
+            """Return the next sample."""
             return next(self._left, None)
 
-    file, written = onnx.load(exact), exact.with_name("quantised.onnx")
+    file, written = onnx.load(exact), exact.with_name("quantized.onnx")
     with contextlib.redirect_stdout(io.StringIO()), _quiet():
         quantize_static(
             *(str(exact), str(written), Reader()),
@@ -169,7 +173,7 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Leaves out warnings of ONNX Runtime's quantiser, which advises what was done already."""
+    """Leave out warnings of ONNX Runtime's quantizer, which advises what was done already."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -37,7 +37,7 @@ Candidates = Mapping[str, Sequence[Candidate]]
 
 
 def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
-    """Returns the first n candidates of every tuned task.
+    """Return the first n candidates of every tuned task.
 
     Raises:
         BuildError: a receipt names only the fastest config.
@@ -54,12 +54,12 @@ def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
 
 
 def positions_of_round(candidates: Candidates, number: int) -> dict[str, int]:
-    """Returns the positions of a round's candidates: its number, or 0 (the fastest alone) for tasks with fewer."""
+    """Return the positions of a round's candidates: its number, or 0 (the fastest alone) for tasks with fewer."""
     return {key: number if number < len(of_task) else 0 for key, of_task in candidates.items()}
 
 
 def with_candidates(receipts: Receipts, candidates: Candidates, positions: Positions) -> dict[str, Receipt]:
-    """Returns the receipts with these candidates in place of the configs that are fastest alone."""
+    """Return the receipts with these candidates in place of the configs that are fastest alone."""
     made = dict(receipts)
     for key, position in positions.items():
         candidate = candidates[key][position]
@@ -68,7 +68,7 @@ def with_candidates(receipts: Receipts, candidates: Candidates, positions: Posit
 
 
 def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, float]:
-    """Returns the time of one call of each tuned task in a build, averaged over all kernels that contain the task.
+    """Return the time of one call of each tuned task in a build, averaged over all kernels that contain the task.
 
     The total seconds of each kernel's calls are given by the kernel's name. A task whose tuned config could not be
     scheduled is left out.
@@ -83,7 +83,7 @@ def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, 
 
 
 def timed(candidates: Candidates, rounds: Sequence[Sequence[Mapping[str, float]]]) -> dict[str, list[Candidate]]:
-    """Returns the candidates with their latencies within the network: each is the median over its timings.
+    """Return the candidates with their latencies within the network: each is the median over its timings.
 
     The seconds of one call of each task are given by round and timing; a round that failed has no timings.
     """
@@ -98,6 +98,6 @@ def timed(candidates: Candidates, rounds: Sequence[Sequence[Mapping[str, float]]
 
 
 def choose(candidates: Sequence[Candidate]) -> int:
-    """Returns the position of the candidate that is fastest within the network; the first if equal or not timed."""
+    """Return the position of the candidate that is fastest within the network; the first if equal or not timed."""
     latencies_s = [math.inf if each.latency_s is None else each.latency_s for each in candidates]
     return latencies_s.index(min(latencies_s))

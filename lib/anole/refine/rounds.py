@@ -13,7 +13,7 @@ from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Receipts
 from anole.errors import BuildError
 from anole.extract.imported import read_network
-from anole.measure.device_access import Site
+from anole.measure.device_access import DeviceAccess
 from anole.refine.candidates import (
     Candidates,
     Positions,
@@ -43,7 +43,7 @@ class Compiler:
         network: Path,
         receipts: Receipts,
         candidates: Candidates,
-        site: Site,
+        site: DeviceAccess,
         scratch: Path,
     ) -> None:
         self._model, self._settings = order.model_spec, BuildSettings.of(build, order)
@@ -52,7 +52,7 @@ class Compiler:
         self._made: dict[tuple[int, ...], tuple[Path, Build]] = {}
 
     def compile(self, positions: Positions) -> tuple[Path, Build]:
-        """Returns the folder and the description of the build with the candidates at these positions.
+        """Return the folder and the description of the build with the candidates at these positions.
 
         Raises:
             BuildError: the network cannot be compiled.
@@ -74,7 +74,7 @@ class Compiler:
 def time_rounds(
     compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, n_turns: int, seconds: float
 ) -> list[list[dict[str, float]]]:
-    """Returns the seconds of one call of each task, by round and turn; a round that fails has no turns.
+    """Return the seconds of one call of each task, by round and turn; a round that fails has no turns.
 
     The rounds take turns, each of at least some seconds, so that all of them see the same states of the machine.
 

@@ -12,7 +12,7 @@ from anole.documents.manifest import Order, network_path, read_manifest
 from anole.documents.receipt import Receipts, Refined, TriedConfig, read_receipts, write_receipt
 from anole.errors import BuildError
 from anole.evaluate.timing.turns import Pace
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.record import utc_now
 from anole.refine.candidates import (
     Candidates,
@@ -25,7 +25,7 @@ from anole.refine.candidates import (
 )
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stopwatch import Stopwatch, TimedPair
-from anole.targets import get_observable
+from anole.targets import get_profilable
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def refine_network(
     output: Path,
     effort: Effort = Effort(),
 ) -> None:
-    """Times the best candidates of a build's tasks within its network, and writes receipts of the fastest there.
+    """Time the best candidates of a build's tasks within its network, and write receipts of the fastest there.
 
     Each round changes the candidates of all tasks at once: a kernel's effect on its neighbours is small compared with
     its own time. The combination of the fastest candidates is kept unless it is slower than the candidates that are
@@ -80,7 +80,7 @@ def refine_network(
     if n_candidates < 1:
         raise BuildError(f"{build}: is not set to be refined; `refine` sets how many candidates of each task are tried")
     manifest, receipts = read_manifest(manifest_path, order.origin), read_receipts(receipt_paths)
-    target = get_observable(manifest.origin.target_description)
+    target = get_profilable(manifest.origin.target_description)
     if target is None:
         kind = manifest.origin.target_description["kind"]
         raise BuildError(f"{build}: is for {kind}; only builds for the CPU can be refined")
@@ -90,7 +90,7 @@ def refine_network(
         candidates = {}
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{build}.", dir=output.parent) as scratch:
-        site, network = site_of(target), network_path(manifest_path)
+        site, network = device_access(target), network_path(manifest_path)
         compiler = Compiler(build, order, manifest, network, receipts, candidates, site, Path(scratch))
         with Stopwatch(target, site) as stopwatch:
             found = _refine(compiler, stopwatch, candidates, effort)
@@ -116,7 +116,7 @@ def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, ef
 
 
 def _receipts(build: str, found: Refinement, receipts: Receipts) -> Refined:
-    """Returns the receipts of the chosen candidates, together with how fast they are."""
+    """Return the receipts of the chosen candidates, together with how fast they are."""
     pair = found.pair
     return Refined(
         build=build,

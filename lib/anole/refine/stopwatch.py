@@ -17,10 +17,10 @@ from anole.evaluate.engines import build_engine
 from anole.evaluate.kernel_times import time_kernels
 from anole.evaluate.timing.turns import Pace, ratios, time_interleaved
 from anole.host.process import CallError, Worker
-from anole.measure.device_access import Site
+from anole.measure.device_access import DeviceAccess
 from anole.targets.base import Device
 
-_FEWEST_RUNS = 5
+_MIN_RUNS = 5
 """Runs in one of several turns: enough for a large network, whose runs are long compared with disturbances."""
 
 _LIMIT_S = 600.0
@@ -43,7 +43,7 @@ class Stopwatch:
     crash in a network where it was never run before.
     """
 
-    def __init__(self, target: Device, site: Site) -> None:
+    def __init__(self, target: Device, site: DeviceAccess) -> None:
         self._site, self._threads = site, target.threads
         # TVM never frees a loaded network, so each call gets a new process.
         environment = {**target.environment(), **site.environment()}
@@ -56,7 +56,7 @@ class Stopwatch:
         self._worker.kill()
 
     def kernels_s(self, folder: Path, seconds: float) -> Mapping[str, float]:
-        """Returns the total seconds of each kernel's calls in a build, by the kernel's name, timed for some seconds.
+        """Return the total seconds of each kernel's calls in a build, by the kernel's name, timed for some seconds.
 
         Raises:
             BuildError: the build cannot be loaded, crashes or hangs.
@@ -78,14 +78,14 @@ class Stopwatch:
 
 
 def _start() -> Callable[..., Any]:
-    """Returns the function that handles calls in the process: a call names the function to run."""
+    """Return the function that handles calls in the process: a call names the function to run."""
     # BLAS threads that wait for more work would occupy a core for longer than most kernels take.
     threadpool_limits(1, user_api="blas")
     return lambda function, *arguments: function(*arguments)
 
 
 def _kernels_s(folder: Path, threads: int, seconds: float) -> Mapping[str, float]:
-    return time_kernels(folder, draw_inputs(read_build(folder)), threads, seconds, _FEWEST_RUNS).kernels_s
+    return time_kernels(folder, draw_inputs(read_build(folder)), threads, seconds, _MIN_RUNS).kernels_s
 
 
 def _compare(folder: Path, rival: Path, threads: int, pace: Pace) -> TimedPair:

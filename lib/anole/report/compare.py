@@ -17,11 +17,11 @@ from anole.documents.build import FILE, Build, read_build, refuse_other_files
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs, draw_samples
-from anole.evaluate.network_runner import runner_of
 from anole.evaluate.engine_factories import start_deployed
+from anole.evaluate.network_runner import runner_of
 from anole.evaluate.timing.pairs import PairTimer
 from anole.evaluate.timing.sequential import ALPHA, Ratio, Verdict, compare_rounds
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.report.tables import facts_of
 from anole.targets import get_device, get_target
 from anole.targets.base import Place
@@ -88,14 +88,14 @@ class ComparedBuilds:
     alpha: float
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the plain form; an end of the interval that is not known is null."""
+        """Return the plain form; an end of the interval that is not known is null."""
         plain = asdict(self)
         plain["ratio"] = {name: value if isfinite(value) else None for name, value in plain["ratio"].items()}
         return {**plain, "verdict": self.ratio.verdict.value}
 
 
 def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
-    """Returns the pairs of builds to compare, by name: two builds, or those of the same name in two folders.
+    """Return the pairs of builds to compare, by name: two builds, or those of the same name in two folders.
 
     Raises:
         BuildError: there is nothing to compare.
@@ -113,7 +113,7 @@ def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
 
 
 def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: float = ALPHA) -> ComparedBuilds:
-    """Compares two builds, A and B, on the same inputs; the verdict may be wrong with a probability of `alpha`.
+    """Compare two builds, A and B, on the same inputs; the verdict may be wrong with a probability of `alpha`.
 
     Raises:
         DocumentError: a folder does not hold a build, or other files than its description tells of.
@@ -122,22 +122,22 @@ def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: fl
     pair = Pair((first, second), (read_build(first), read_build(second)))
     for folder, build in zip(pair.folders, pair.builds, strict=True):
         refuse_other_files(folder, build)
-    _refuse_unlike(pair)
+    _check_unlike(pair)
     if get_target(pair.builds[0].target_description).place is Place.SIMULATOR:
         return _compare_simulated(name, pair, rules)
     return _compare_timed(name, pair, rules, alpha)
 
 
 def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> ComparedBuilds:
-    """Compares builds for a device, which are timed."""
+    """Compare builds for a device, which are timed."""
     began_s = time.monotonic()
     devices = [get_device(build.target_description) for build in pair.builds]
     starts = partial(start_deployed, pair.folders[0].resolve()), partial(start_deployed, pair.folders[1].resolve())
-    with site_of(devices[0]) as site:
+    with device_access(devices[0]) as site:
         # What differs, such as the number of threads, each build knows by itself.
         common = dict(devices[0].environment().items() & devices[1].environment().items())
         timer = PairTimer(starts, devices[0].preload, {**common, **site.environment()}, str(pair))
-        error = _refuse_difference(pair, timer.differ(draw_samples(pair.builds[0])), rules)
+        error = _check_difference(pair, timer.differ(draw_samples(pair.builds[0])), rules)
         with site.timing():
             ratio = compare_rounds(timer.take, rules.threshold, rules.seconds, rules.rounds, alpha)
     a_s, b_s = np.median([each.latencies_s for each in timer.rounds], axis=0).tolist()
@@ -147,7 +147,7 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
 
 
 def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
-    """Compares builds for a simulator, whose latencies are known."""
+    """Compare builds for a simulator, whose latencies are known."""
     began_s, inputs = time.monotonic(), draw_samples(pair.builds[0])
     outputs, latencies_s = [], []
     for folder, build in zip(pair.folders, pair.builds, strict=True):
@@ -155,15 +155,15 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
         runner = runner_of(get_target(build.target_description))
         outputs.append([list(runner.run(folder, build, sample)) for sample in inputs])
         latencies_s.append(float(build.accelerator["latency_s"]))
-    error = _refuse_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)
+    error = _check_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)
     exact = latencies_s[1] / latencies_s[0]
     ratio = Ratio(exact, exact, exact, 0, rules.threshold)
     a_s, b_s = latencies_s
     return ComparedBuilds(name, ratio, (a_s, b_s), pair.precisions, error, 1.0, time.monotonic() - began_s, 0.0)
 
 
-def _refuse_unlike(pair: Pair) -> None:
-    """Raises an error if builds take other inputs, give other outputs, or are for another kind of device, or none."""
+def _check_unlike(pair: Pair) -> None:
+    """Raise an error if builds take other inputs, give other outputs, or are for another kind of device, or none."""
     one, other = pair.builds
     for what, mine, theirs in (("inputs", one.inputs, other.inputs), ("outputs", one.outputs, other.outputs)):
         # The names may differ: a model that was imported in another way is still the same network.
@@ -181,8 +181,8 @@ def _described(infos: Sequence[TensorInfo]) -> str:
     return ", ".join(f"{info.dtype} {list(info.shape)}" for info in infos)
 
 
-def _refuse_difference(pair: Pair, error: float, rules: Rules) -> float:
-    """Returns how far the outputs of two builds are apart, if that is not too far."""
+def _check_difference(pair: Pair, error: float, rules: Rules) -> float:
+    """Return how far the outputs of two builds are apart, if that is not too far."""
     if not error <= rules.tolerance:
         raise BuildError(
             f"{pair}: their outputs, in {' and in '.join(pair.precisions)}, differ by {error:.2g}, relative to their "
@@ -192,7 +192,7 @@ def _refuse_difference(pair: Pair, error: float, rules: Rules) -> float:
 
 
 def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> RenderableType:
-    """Returns the verdict on a pair of builds, and below it the evidence, for a terminal."""
+    """Return the verdict on a pair of builds, and below it the evidence, for a terminal."""
     from rich.console import Group
     from rich.text import Text
 
@@ -212,7 +212,7 @@ _STYLES = {Verdict.SLOWER: "bold red", Verdict.FASTER: "bold green", Verdict.EQU
 
 
 def ratio_words(ratio: Ratio) -> str:
-    """Returns what a ratio of latencies, that of B over that of A, says of B."""
+    """Return what a ratio of latencies, that of B over that of A, says of B."""
     counts = f"{100 * ratio.threshold:g} %"
     interval = f"[{100 * ratio.low - 100:+.1f} %, {100 * ratio.high - 100:+.1f} %]" if ratio.rounds else ""
     if not 0 < ratio.low <= ratio.high < inf:

@@ -63,17 +63,17 @@ class Recipe:
 
 
 def cookbook() -> Path:
-    """Returns the folder with README.md and queries/: the checkout's, or the one within the installed package."""
+    """Return the folder with README.md and queries/: the checkout's, or the one within the installed package."""
     return workflow.HOME / "db"
 
 
 def read_recipes(folder: Path) -> dict[str, Recipe]:
-    """Returns the questions of a cookbook's folder by their names."""
+    """Return the questions of a cookbook's folder by their names."""
     return {path.stem: _recipe(path) for path in sorted((folder / "queries").glob("*.sql"))}
 
 
 def read_descriptions(text: str) -> dict[str, TableDescription]:
-    """Returns what a cookbook's README says of each table and view."""
+    """Return what a cookbook's README says of each table and view."""
     found = {}
     for part, is_view in (("Tables", False), ("Views", True)):
         (body,) = re.findall(rf"^## {part}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
@@ -83,7 +83,7 @@ def read_descriptions(text: str) -> dict[str, TableDescription]:
 
 
 def column_text(descriptions: Mapping[str, TableDescription], name: str, column: str) -> str | None:
-    """Returns what a column of a table or a view is, by another one's where a view's own does not say; or None."""
+    """Return what a column of a table or a view is, by another one's where a view's own does not say; or None."""
     views = [each for each, description in descriptions.items() if description.is_view]
     places = (name, *views, *_TABLES) if descriptions[name].is_view else (name,)
     texts = (descriptions[place].columns.get(column) for place in places if place in descriptions)
@@ -113,8 +113,8 @@ def _recipe(path: Path) -> Recipe:
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = list(takewhile(lambda line: line.startswith("--"), lines))
     question, *others = (line.removeprefix("--").strip() for line in comments)
-    remark, *labelled = (" ".join(part.split()) for part in _LABEL.split("\n".join(others)))
-    told = dict(zip(labelled[::2], labelled[1::2], strict=True))
+    remark, *labeled = (" ".join(part.split()) for part in _LABEL.split("\n".join(others)))
+    told = dict(zip(labeled[::2], labeled[1::2], strict=True))
     sql = "\n".join(lines[len(comments) :]).strip()
     chart = path.with_suffix(".json")
     return Recipe(
@@ -134,11 +134,11 @@ def _recipe(path: Path) -> Recipe:
 
 
 def read_chart(path: Path) -> Chart:
-    """Returns the picture in a file, in Vega-Lite's language."""
+    """Return the picture in a file, in Vega-Lite's language."""
     chart: Chart = json.loads(path.read_text(encoding="utf-8"))
     return chart
 
 
 def with_empty_as_null(recipe: Recipe) -> str:
-    """Returns a recipe's statement for programs that give an empty text for a parameter that is not set."""
+    """Return a recipe's statement for programs that give an empty text for a parameter that is not set."""
     return _PARAMETER.sub(lambda found: f"nullif(:{found[1]}, '')" if found[1] else found[0], recipe.sql)

@@ -13,7 +13,7 @@ from anole.errors import MachineError, MeasureError
 from anole.host.lock import lock_path
 from anole.host.machine import host_facts, software_versions
 from anole.host.process import CallError, Worker
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.report.tables import facts_of
 from anole.targets import all_kinds, get_device, get_kind
 from anole.text_format import significant
@@ -22,7 +22,7 @@ _TIMEOUT_S = 60.0
 
 
 def render_machine() -> Iterator[RenderableType]:
-    """Yields a group of facts after another for a terminal; the peaks are measured meanwhile."""
+    """Yield a group of facts after another for a terminal; the peaks are measured meanwhile."""
     host = host_facts()
     machine = {
         "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
@@ -45,7 +45,7 @@ def _group(title: str, facts: Mapping[str, Any]) -> RenderableType:
 
 
 def tools() -> dict[str, str]:
-    """Returns the paths of the tools that every build needs; of a missing one, what to do."""
+    """Return the paths of the tools that every build needs; of a missing one, what to do."""
     from anole.targets.shared.kernel import find_compiler, find_linker
 
     def found(find: Callable[[], str]) -> str:
@@ -58,9 +58,9 @@ def tools() -> dict[str, str]:
 
 
 def _peaks(description: Mapping[str, Any]) -> str:
-    """Measures the peaks in a separate process, with the same environment as a process that runs candidates."""
+    """Measure the peaks in a separate process, with the same environment as a process that runs candidates."""
     target = get_device(description)
-    with site_of(target) as site, site.timing():
+    with device_access(target) as site, site.timing():
         environment = {**target.environment(), **site.environment()}
         with Worker(partial(_start_peaks, description), preload=target.preload, environment=environment) as worker:
             try:

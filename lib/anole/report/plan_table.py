@@ -16,7 +16,7 @@ _TITLES = ("MFLOP", "trials", "failed", "GFLOP/s")
 
 
 def render_plan(plan: Plan) -> RenderableType:
-    """Returns the plan for a terminal: the tasks, how many there are, and what would run next."""
+    """Return the plan for a terminal: the tasks, how many there are, and what would run next."""
     parts: list[RenderableType] = []
     if plan.tasks:
         presets = {task.preset for task in plan.tasks}
@@ -45,7 +45,7 @@ def _row(task: PlannedTask, has_preset: bool) -> tuple[str | Text, ...]:
 
 
 def _totals(plan: Plan) -> str:
-    """Returns how many tasks there are, and how many of each state."""
+    """Return how many tasks there are, and how many of each state."""
     states = Counter(_state(task) for task in plan.tasks)
     return f"{counted(len(plan.tasks), 'task')}: {', '.join(f'{count} {state}' for state, count in states.items())}."
 
@@ -57,7 +57,7 @@ def _state(task: PlannedTask) -> str:
 
 
 def _steps(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yields a line for all steps of a stage with the same reason, in the order of the first ones."""
+    """Yield a line for all steps of a stage with the same reason, in the order of the first ones."""
     subjects: dict[tuple[str, str], list[str]] = {}
     for step in plan.steps:
         subjects.setdefault((step.stage, step.reason), []).append(step.subject)

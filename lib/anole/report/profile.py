@@ -12,10 +12,10 @@ from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import time_kernels
 from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.report.tables import table_of
-from anole.targets import get_kind, get_observable, get_target
-from anole.targets.base import Observable, Place
+from anole.targets import get_kind, get_profilable, get_target
+from anole.targets.base import Place, ProfilableDevice
 from anole.text_format import counted, duration, percent, significant
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class Profile:
     peak: Roofline
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the plain form."""
+        """Return the plain form."""
         return asdict(self)
 
 
 def profile_build(folder: Path, seconds: float) -> Profile:
-    """Times every kernel of a build while the network runs on random inputs, for so many seconds at least.
+    """Time every kernel of a build while the network runs on random inputs, for so many seconds at least.
 
     Call it in a separate process: TVM sets its number of threads when it starts.
 
@@ -53,7 +53,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     if build.kernels is None:
         raise BuildError(f"{folder}: build.json lacks kernels; compile it again")
     os.environ.update(target.environment())
-    with site_of(target).timing():
+    with device_access(target).timing():
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
         peak = measure_roofline(target, build.kernels)
     rows = rows_of(build.kernels, times, peak)
@@ -62,7 +62,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
 
 
 def render_profile(profile: Profile) -> RenderableType:
-    """Returns a profile as a table for a terminal; kernels that are slow for what they compute are yellow."""
+    """Return a profile as a table for a terminal; kernels that are slow for what they compute are yellow."""
     from rich.console import Group
     from rich.text import Text
 
@@ -87,8 +87,8 @@ def render_profile(profile: Profile) -> RenderableType:
     )
 
 
-def _observable(folder: Path, build: Build) -> Observable:
-    """Returns the target of a build whose kernels can be timed one by one here."""
+def _observable(folder: Path, build: Build) -> ProfilableDevice:
+    """Return the target of a build whose kernels can be timed one by one here."""
     target = get_target(build.target_description)
     if target.place is Place.SIMULATOR:
         kind = build.target_description["kind"]
@@ -96,7 +96,7 @@ def _observable(folder: Path, build: Build) -> Observable:
         raise BuildError(f"{folder}: is for {kind}, which is simulated{advice}")
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
-    observable = get_observable(build.target_description)
+    observable = get_profilable(build.target_description)
     if observable is None:
         raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the CPU can be profiled")
     return observable

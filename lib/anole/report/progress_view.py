@@ -28,7 +28,7 @@ _NOTHING_TO_DO = "Nothing to be done"
 
 _KEY_DIGITS = 64
 
-_MOST_SHOWN = 3
+_MAX_SHOWN = 3
 """How many running jobs stand below the progress: on a cluster there may be hundreds."""
 
 _WHOLE = 10_000
@@ -57,11 +57,11 @@ class Job:
         return f"{self.rule} {said_last(self.logs) or named}"
 
 
-class Screen:
+class ProgressView:
     """Writes to standard error what a run does.
 
     Args:
-        no_color: whether colours are left out, as they are where ``NO_COLOR`` is set and where there is no terminal.
+        no_color: whether colors are left out, as they are where ``NO_COLOR`` is set and where there is no terminal.
     """
 
     def __init__(self, no_color: bool = False) -> None:
@@ -84,7 +84,7 @@ class Screen:
         logs: Sequence[str],
         adds_jobs: bool = False,
     ) -> None:
-        """Begins a job, which makes no outputs if its rule only asks for files.
+        """Begin a job, which makes no outputs if its rule only asks for files.
 
         The time left is known from the first job on that does not add others when it ends.
         """
@@ -92,12 +92,12 @@ class Screen:
         self._running[job_id] = job
         if not adds_jobs and self._pace is None:
             self._pace = job.started_s, self._done
-        # Standard error may be a file although colours are forced, as in many logs of continuous integration.
+        # Standard error may be a file although colors are forced, as in many logs of continuous integration.
         if self._console.is_interactive and self._console.file.isatty():
             self._live.start()
 
     def finish(self, job_id: int) -> None:
-        """Shows what came of a job, and the warnings in its log."""
+        """Show what came of a job, and the warnings in its log."""
         job = self._running.pop(job_id, None)
         if job is None:
             return
@@ -112,7 +112,7 @@ class Screen:
             self.tell(warning, logging.WARNING)
 
     def fail(self, job_id: int, message: str) -> None:
-        """Shows why a job failed: what its log says, or else Snakemake's message."""
+        """Show why a job failed: what its log says, or else Snakemake's message."""
         job = self._running.pop(job_id, None)
         texts = [path.read_text(errors="replace").strip() for path in job.logs if path.is_file()] if job else []
         if job and explanations(job.logs):
@@ -120,21 +120,21 @@ class Screen:
         self.tell(message, logging.ERROR)
 
     def advance(self, done: int, total: int) -> None:
-        """Takes note of how many jobs are done, of how many that are known by now."""
+        """Take note of how many jobs are done, of how many that are known by now."""
         self._done, self._total, now_s = done, total, time.monotonic()
         if self._pace is not None and done > self._pace[1]:
             began_s, before = self._pace
             self._left_s = now_s, (now_s - began_s) / (done - before) * (total - done)
 
     def tell(self, message: str, level: int) -> None:
-        """Shows a message in full."""
+        """Show a message in full."""
         self._has_nothing_to_do |= message.startswith(_NOTHING_TO_DO)
         style = "red" if level >= logging.ERROR else "yellow" if level >= logging.WARNING else "dim"
         if message:
             self._print(Text(message, style))
 
     def close(self) -> None:
-        """Ends the progress, and shows the latencies of all builds if they are merged."""
+        """End the progress, and show the latencies of all builds if they are merged."""
         self._live.stop()
         is_new = layout.DATABASE.exists() and layout.DATABASE.stat().st_mtime >= self._began_at_s
         if not (self._has_run and is_new) and not (self._has_nothing_to_do and layout.DATABASE.exists()):
@@ -153,7 +153,7 @@ class Screen:
         self._console.print(text, soft_wrap=True)
 
     def progress(self) -> RenderableType:
-        """Returns what stands at the bottom: how far the run is, the time left, and what the newest jobs say."""
+        """Return what stands at the bottom: how far the run is, the time left, and what the newest jobs say."""
         said = f"{self._done}/{self._total} jobs" if self._total else ""
         if self._left_s is not None:
             at_s, then_s = self._left_s
@@ -161,12 +161,12 @@ class Screen:
             said += f", about {timedelta(seconds=left_s)} left" if left_s > 0 else ""
         overall = Table.grid(padding=(0, 1))
         overall.add_row(ProgressBar(total=self._total or None, completed=self._done, width=20), said)
-        newest = list(self._running.values())[-_MOST_SHOWN:]
+        newest = list(self._running.values())[-_MAX_SHOWN:]
         return Group(overall, *(Text(str(job), "dim", no_wrap=True, overflow="ellipsis") for job in newest))
 
 
 def render_results(database: Path) -> RenderableType:
-    """Returns the table of the builds that a database has latencies of, and the commands that may come next.
+    """Return the table of the builds that a database has latencies of, and the commands that may come next.
 
     Raises:
         StoreError: the database is missing or cannot be read.
@@ -187,7 +187,7 @@ def render_results(database: Path) -> RenderableType:
 
 
 def _row(beside: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:
-    """Returns the cells of a build, from its row beside each of its references."""
+    """Return the cells of a build, from its row beside each of its references."""
     any_of = next(iter(beside.values()))
     cells = [NONE if row is None else _beside(row) for row in map(beside.get, references)]
     error = max(row["relative_error"] for row in beside.values())
@@ -197,6 +197,6 @@ def _row(beside: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> 
 
 
 def _beside(row: Mapping[str, Any]) -> str:
-    """Returns a reference's latency, the speedup over it, and what it multiplies if that differs from the build's."""
+    """Return a reference's latency, the speedup over it, and what it multiplies if that differs from the build's."""
     other = f" {row['reference_precision']}" if row["reference_precision"] != row["precision"] else ""
     return f"{milliseconds(row['reference_latency_s'])}{other} ({times(row['speedup'])})"

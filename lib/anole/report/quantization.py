@@ -1,18 +1,18 @@
-"""A table of what quantising a model loses, layer by layer."""
+"""A table of what quantizing a model loses, layer by layer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anole.quantize.stage import Quantised
+from anole.quantize.stage import Quantized
 from anole.report.tables import table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def render_quantised(model: str, found: Quantised) -> RenderableType:
-    """Returns the ratio of the whole, the layers that stay in float32, and the others in order of execution."""
+def render_quantized(model: str, found: Quantized) -> RenderableType:
+    """Return the ratio of the whole, the layers that stay in float32, and the others in order of execution."""
     from rich.console import Group
     from rich.text import Text
 

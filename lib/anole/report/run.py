@@ -19,7 +19,7 @@ from anole.targets import get_target
 
 
 def describe_build(folder: Path) -> str:
-    """Returns the names, types and shapes of a build's inputs and outputs as text.
+    """Return the names, types and shapes of a build's inputs and outputs as text.
 
     Raises:
         DocumentError: the folder does not hold a build.
@@ -41,7 +41,7 @@ def _shape(info: TensorInfo) -> str:
 def run_build(
     folder: Path, input_paths: Sequence[Path], output: Path | None = None, seed: int = 0
 ) -> dict[str, NDArray[Any]]:
-    """Runs a build once and returns its outputs by name.
+    """Run a build once and returns its outputs by name.
 
     Inputs are a ``.npy`` for each, in order, or one ``.npz`` with all of them by name. Without any, they are random;
     those of seed 0 are the ones on which the build is evaluated. The outputs are written as ``.npz`` by name, or as
@@ -66,7 +66,7 @@ def run_build(
 
 
 def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
-    """Returns the inputs of a build, in order."""
+    """Return the inputs of a build, in order."""
     infos, sizes = build.inputs, dict[str, int]()
     arrays: dict[str, NDArray[Any]] = {}
     for path, info in zip(paths, [*infos, *[None] * len(paths)], strict=False):
@@ -91,7 +91,7 @@ def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
 
 
 def _fits(found: NDArray[Any], info: TensorInfo, ranges: Mapping[str, SizeRange], sizes: dict[str, int]) -> bool:
-    """Returns whether an array has an input's shape, and notes the sizes that it gives to ranges."""
+    """Whether an array has an input's shape, and notes the sizes that it gives to ranges."""
     if info.varying is None or found.ndim != len(info.shape):
         return found.shape == info.shape
     pairs = list(zip(info.varying, info.shape, found.shape, strict=True))

@@ -9,7 +9,7 @@ from rich.text import Text
 
 
 def table_of(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
-    """Returns a table with a header. A column without any value is left out.
+    """Return a table with a header. A column without any value is left out.
 
     Args:
         texts: the titles of the columns of text; a narrow terminal cuts the last one.
@@ -21,8 +21,8 @@ def table_of(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequen
     kept = [at for at in range(len(titles)) if any(row[at].plain for row in cells)]
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     for at in kept:
-        is_number, is_cut = at >= len(texts), at == len(texts) - 1
-        table.add_column(titles[at], justify="right" if is_number else "left", no_wrap=not is_cut)
+        is_static, is_cut = at >= len(texts), at == len(texts) - 1
+        table.add_column(titles[at], justify="right" if is_static else "left", no_wrap=not is_cut)
         for row in cells:
             row[at].no_wrap, row[at].overflow = True, "ellipsis"
     for row in cells:
@@ -31,7 +31,7 @@ def table_of(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequen
 
 
 def facts_of(facts: Iterable[tuple[str, ...]]) -> Table:
-    """Returns lines of names and what is said of them, which are broken where the terminal ends."""
+    """Return lines of names and what is said of them, which are broken where the terminal ends."""
     table = Table.grid(padding=(0, 2), pad_edge=False)
     for name, *said in facts:
         table.add_row(Text(f"  {name}", no_wrap=True), *map(Text, said))

@@ -27,11 +27,11 @@ class Claimant(Protocol):
         """Expected saving of the next trials, in seconds per run of the model."""
 
     def advance(self, n_trials: int) -> None:
-        """Tunes until the task has `n_trials` trials in total or is done."""
+        """Tune until the task has `n_trials` trials in total or is done."""
 
 
 def spend(claimants: Sequence[Claimant], n_trials: int, step: int, seconds: float = math.inf) -> None:
-    """Spends a budget: one step for every task, then each step on the task with the greatest expected saving.
+    """Spend a budget: one step for every task, then each step on the task with the greatest expected saving.
 
     This is the rule of Zheng et al., "Ansor" (OSDI 2020), section 6, with the saving per step as the gradient.
 

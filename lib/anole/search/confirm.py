@@ -33,7 +33,7 @@ def settle(
     default: Config | None = None,
     prefer: Prefer = lambda _: 0,
 ) -> list[Trial | Confirmation]:
-    """Confirms the fastest trials of a run, unless that is already done, and returns all that worked, best first.
+    """Confirm the fastest trials of a run, unless that is already done, and returns all that worked, best first.
 
     A round of confirmations that an interruption cut off is measured again as a whole: rivals count only together.
 
@@ -60,7 +60,7 @@ def settle(
 
 
 def last_round(confirmed: Sequence[Confirmation], after_trials: int) -> list[Confirmation]:
-    """Returns the last of a run's rounds of confirmations after a number of trials; it may be incomplete.
+    """Return the last of a run's rounds of confirmations after a number of trials; it may be incomplete.
 
     Confirmations are given the oldest first, and those of a round are stored by their rank.
     """
@@ -72,7 +72,7 @@ def last_round(confirmed: Sequence[Confirmation], after_trials: int) -> list[Con
 
 
 def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
-    """Returns the successful trials, one per config, sorted by latency divided by worth, the lowest first."""
+    """Return the successful trials, one per config, sorted by latency divided by worth, the lowest first."""
 
     def cost_s(trial: Trial) -> float:
         latency_s = _cost_s(trial.measurement)
@@ -83,13 +83,13 @@ def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
 
 
 def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial]:
-    """Returns the fastest successful trial for each combination of values of `knobs`; nothing without knobs."""
+    """Return the fastest successful trial for each combination of values of `knobs`; nothing without knobs."""
     ranking = fastest(trials, lambda *_: 1.0) if knobs else ()
     return _first_of_each(ranking, lambda trial: canonical_json([trial.config[name] for name in knobs]))
 
 
 def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth) -> list[Config]:
-    """Returns the configs to confirm: the fastest n, and with them the default, which may never have been tried."""
+    """Return the configs to confirm: the fastest n, and with them the default, which may never have been tried."""
     found = [trial.config for trial in fastest(trials, worth)[:n]]
     if found and default is not None and _identity(default) not in map(_identity, found):
         found.append(default)
@@ -99,7 +99,7 @@ def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth
 def confirm(
     configs: Sequence[Config], measure: Measure, after_trials: int, prefer: Prefer = lambda _: 0
 ) -> list[Confirmation]:
-    """Measures some configs again, against each other, and ranks them: the chosen one first, the others by latency.
+    """Measure some configs again, against each other, and ranks them: the chosen one first, the others by latency.
 
     See `settle`.
     """
@@ -116,7 +116,7 @@ def confirm(
 
 
 def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> list[Trial | Confirmation]:
-    """Returns all that worked, best first: the confirmed configs, then the trials that were not measured again."""
+    """Return all that worked, best first: the confirmed configs, then the trials that were not measured again."""
     confirmed = {_identity(confirmation.config) for confirmation in confirmations}
     standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
     others = [trial for trial in fastest(trials, worth) if _identity(trial.config) not in confirmed]
@@ -124,7 +124,7 @@ def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth
 
 
 def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: int) -> list[Trial | Confirmation]:
-    """Returns n entries of a ranking: first the best of each combination of values of `knobs`, then the rest in order.
+    """Return n entries of a ranking: first the best of each combination of values of `knobs`, then the rest in order.
 
     A config may lack some of these knobs. What is far slower than the best is left out.
     """
@@ -135,7 +135,7 @@ def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: in
 
 
 def _first_of_each(ranking: Iterable[_Ranked], kind: Callable[[_Ranked], str]) -> list[_Ranked]:
-    """Returns the first entry of each kind."""
+    """Return the first entry of each kind."""
     found: dict[str, _Ranked] = {}
     for each in ranking:
         found.setdefault(kind(each), each)
@@ -144,16 +144,16 @@ def _first_of_each(ranking: Iterable[_Ranked], kind: Callable[[_Ranked], str]) -
 
 def _is_tied(measurement: Measurement) -> bool:
     """Whether a config may be as fast as the fastest of its rivals."""
-    return isinstance(measurement, Compared) and measurement.least_ratio is not None and measurement.least_ratio <= 1.0
+    return isinstance(measurement, Compared) and measurement.min_ratio is not None and measurement.min_ratio <= 1.0
 
 
 def _plain(measurement: Measurement) -> Measurement:
-    """Returns a measurement as it is recorded."""
+    """Return a measurement as it is recorded."""
     return Measurement(**{each.name: getattr(measurement, each.name) for each in fields(Measurement)})
 
 
 def _cost_s(measurement: Measurement) -> float:
-    """Returns the sort key: the latency, or infinity for a failure."""
+    """Return the sort key: the latency, or infinity for a failure."""
     return math.inf if measurement.latency_s is None else measurement.latency_s
 
 

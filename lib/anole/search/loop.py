@@ -11,7 +11,7 @@ TUNER_VERSION = 4
 
 
 def tune(search: Search, measure: Measure, n_trials: int, watch: Watch = NOBODY) -> None:
-    """Tunes one task until it has `n_trials` trials, the space is exhausted or the search has converged.
+    """Tune one task until it has `n_trials` trials, the space is exhausted or the search has converged.
 
     To raise the budget, call `tune` again with more trials: a batch that the smaller budget cut off is completed
     first. To resume an interrupted run, give the search its recorded trials: it proposes the same configs again, and

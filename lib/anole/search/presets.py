@@ -32,10 +32,10 @@ from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.sample.first import First
 from anole.search.settings import TunerSettings, read_fields, unknown
 from anole.search.surrogate import SURROGATES
-from anole.search.surrogate.none import Blind
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
 from anole.search.surrogate.merit_trees import MeritTrees
+from anole.search.surrogate.none import NoSurrogate
 
 _PLANNED = 64
 """Number of candidates that RELEASE, Chameleon and DCOC sample from: their b_GBT, as in the authors' code."""
@@ -46,8 +46,8 @@ _AS_PUBLISHED = AdaptiveSampler(clustered="widest", n_random=3)
 PRESETS = {
     settings.preset: settings
     for settings in (
-        TunerSettings("random", Random(), First(), Blind(), Fixed()),
-        TunerSettings("exhaustive", Exhaustive(), First(), Blind(), Fixed(), batch=256),
+        TunerSettings("random", Random(), First(), NoSurrogate(), Fixed()),
+        TunerSettings("exhaustive", Exhaustive(), First(), NoSurrogate(), Fixed(), batch=256),
         TunerSettings("autotvm", Annealing(), EpsilonGreedy(least_random=1), BoostedTrees(), Fixed()),
         TunerSettings("release", PPO(n_candidates=_PLANNED, min_steps=129), _AS_PUBLISHED, BoostedTrees(), Fixed()),
         TunerSettings("chameleon", PPO(n_candidates=_PLANNED), _AS_PUBLISHED, BoostedTrees(), Fixed()),
@@ -87,7 +87,7 @@ _OWN = ("batch", "n_confirm", "min_gain", "warm_start", "max_iterations")
 
 
 def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
-    """Returns the settings of a tuner from plain values.
+    """Return the settings of a tuner from plain values.
 
     Args:
         plain: ``preset`` and its overrides: a part as its name (``explorer: random``) or as a mapping of
@@ -115,7 +115,7 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 
 
 def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
-    """Returns the settings of one part, starting from those of the preset."""
+    """Return the settings of one part, starting from those of the preset."""
     own, name_path = (dict(plain), f"{path}.name") if isinstance(plain, Mapping) else ({"name": plain}, path)
     part = _find_part(role, own.pop("name", preset.name), name_path)
     start = preset if part.name == preset.name else part()
@@ -123,7 +123,7 @@ def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
 
 
 def _find_part(role: str, name: object, path: str) -> type[Any]:
-    """Returns the settings class of a part, whose name is at a YAML path of models.yaml."""
+    """Return the settings class of a part, whose name is at a YAML path of models.yaml."""
     if isinstance(name, str) and name in BUILT_IN[role]:
         return BUILT_IN[role][name]
     outside = entry_points(group=f"anole.{role}s")
@@ -133,7 +133,7 @@ def _find_part(role: str, name: object, path: str) -> type[Any]:
 
 
 def _load(role: str, found: EntryPoint, path: str) -> type[Any]:
-    """Loads the settings class of an entry point and checks that it is a part with the entry point's name."""
+    """Load the settings class of an entry point and check that it is a part with the entry point's name."""
     where = f"{role} {found.name!r}, which is {found.value}"
     try:
         part = found.load()

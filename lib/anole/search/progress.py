@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST = 4
+_MIN_CONFIGS = 4
 """So few configs are ranked rightly by chance too often to tell anything."""
 
 _N_FASTEST = 8
@@ -15,11 +15,11 @@ _N_FASTEST = 8
 
 
 def rank_correlation(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> float | None:
-    """Returns Spearman's rank correlation of two figures of n configs; equal figures share their mean rank.
+    """Return Spearman's rank correlation of two figures of n configs; equal figures share their mean rank.
 
     It is None for fewer than four configs, and where all scores or all speeds are equal.
     """
-    if len(predicted) < _LEAST:
+    if len(predicted) < _MIN_CONFIGS:
         return None
     one, other = (_ranks(figures) - (len(figures) - 1) / 2 for figures in (predicted, measured))
     norm = np.sqrt((one @ one) * (other @ other))
@@ -27,7 +27,7 @@ def rank_correlation(predicted: NDArray[np.float64], measured: NDArray[np.float6
 
 
 def _ranks(figures: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the mean rank of each figure, from 0, shape (n,)."""
+    """Return the mean rank of each figure, from 0, shape (n,)."""
     _, places, counts = np.unique(figures, return_inverse=True, return_counts=True)
     last = np.cumsum(counts) - 1
     ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
@@ -35,7 +35,7 @@ def _ranks(figures: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def expected_gain(gflops: NDArray[np.float64], n_next: int) -> float:
-    r"""Returns the share of the best latency that the next trials are expected to save.
+    r"""Return the share of the best latency that the next trials are expected to save.
 
     The logarithms of the best of many speeds lie as if their upper tail were exponential, whatever they are drawn from
     (Pickands 1975). Its scale $\sigma$ is how far the fastest are above the next one, in the mean (Hill 1975). The best

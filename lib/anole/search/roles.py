@@ -60,17 +60,17 @@ class History:
         return self.gflops / max(self.best_gflops, 1e-12)
 
     def examples(self) -> Examples:
-        """Returns the training examples: the measurements or, before the first one, the prior if there is one."""
+        """Return the training examples: the measurements or, before the first one, the prior if there is one."""
         if not len(self) and self.prior is not None:
             return self.prior
         return self.measured()
 
     def measured(self) -> Examples:
-        """Returns the measurements alone as training examples."""
+        """Return the measurements alone as training examples."""
         return Examples(self.space.features(self.vectors), self.scores)
 
     def add(self, vectors: Vectors, measurements: Sequence[Measurement]) -> None:
-        """Appends n measured index vectors, shape (n, n_knobs)."""
+        """Append n measured index vectors, shape (n, n_knobs)."""
         latencies_s = np.array([m.latency_s or np.nan for m in measurements])
         worths = self.space.worths(vectors, latencies_s)
         gflops = np.where(np.isfinite(latencies_s), self.flop / latencies_s / 1e9 * worths, 0.0)
@@ -105,27 +105,27 @@ class Surrogate(Protocol):
         """Whether the surrogate has been fitted to any examples."""
 
     def fit(self, history: History) -> None:
-        """Refits to the history's examples; without a success among them the surrogate stays unfitted."""
+        """Refit to the history's examples; without a success among them the surrogate stays unfitted."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns the scores, shape (n,), of index vectors of shape (n, n_knobs); the best known has about 1."""
+        """Return the scores, shape (n,), of index vectors of shape (n, n_knobs); the best known has about 1."""
 
     def spread(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns the standard deviation of the predicted relative speed, shape (n,); 0 where unknown."""
+        """Return the standard deviation of the predicted relative speed, shape (n,); 0 where unknown."""
 
 
 class Explorer(Protocol):
     """Searches the space, guided by the surrogate; may carry state from one iteration to the next."""
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns candidates; before the surrogate's first fit they are drawn uniformly."""
+        """Return candidates; before the surrogate's first fit they are drawn uniformly."""
 
 
 class Sampler(Protocol):
     """Chooses a few representative configs to measure."""
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns at most n distinct, valid, never measured index vectors, shape (at most n, n_knobs)."""
+        """Return at most n distinct, valid, never measured index vectors, shape (at most n, n_knobs)."""
 
 
 Timer = Callable[[int], float]
@@ -146,7 +146,7 @@ class Evaluator(Protocol):
     """Decides how often a kernel is run to determine its latency."""
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Times one kernel; `best_s` is the time of one run of the fastest rival so far, if there is one."""
+        """Time one kernel; `best_s` is the time of one run of the fastest rival so far, if there is one."""
 
 
 Measure = Callable[[Sequence[Config]], Iterable[Measurement]]

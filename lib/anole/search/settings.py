@@ -7,9 +7,9 @@ from dataclasses import Field, asdict, dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
-from anole.errors import SpecError, suggestion
-from anole.codec import Misfit, read_given
+from anole.codec import DecodeError, read_given
 from anole.codec import Range as Range
+from anole.errors import SpecError, suggestion
 from anole.search.roles import Evaluator, Explorer, Sampler, Surrogate
 from anole.space.space import Space
 
@@ -33,14 +33,14 @@ class Part(Settings, Protocol[Role_co]):
     """The settings of an explorer, a sampler or a surrogate, and its factory."""
 
     def start(self, space: Space) -> Role_co:
-        """Returns the part, ready to tune one task."""
+        """Return the part, ready to tune one task."""
 
 
 class Stateless:
     """Settings of a part without state, which are the part itself."""
 
     def start(self, space: Space) -> Self:
-        """Returns the part."""
+        """Return the part."""
         return self
 
 
@@ -75,22 +75,22 @@ class TunerSettings:
     max_iterations: Annotated[int, Range(1)] | None = None
 
     def learns_from_others(self, space: Space) -> bool:
-        """Returns whether a search of a space begins with other tasks' trials: not if its surrogate knows the space."""
+        """Whether a search of a space begins with other tasks' trials: not if its surrogate knows the space."""
         return self.warm_start and not self.surrogate.start(space).fitted
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all settings as plain values; they are stored with a run and are part of its key."""
+        """Return all settings as plain values; they are stored with a run and are part of its key."""
         return dict(self._plain)
 
     @cached_property
     def _plain(self) -> dict[str, Any]:
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         parts = {role: own.pop(role) for role in ("explorer", "sampler", "surrogate", "evaluator")}
-        return own | {role: {"name": part.name, **_told(part)} for role, part in parts.items()}
+        return own | {role: {"name": part.name, **_describe(part)} for role, part in parts.items()}
 
 
-def _told(part: Any) -> dict[str, Any]:
-    """Returns the settings of a part; those that were added later, only where they are not the default.
+def _describe(part: Any) -> dict[str, Any]:
+    """Return the settings of a part; those that were added later, only where they are not the default.
 
     So runs of before keep their keys.
     """
@@ -99,17 +99,17 @@ def _told(part: Any) -> dict[str, Any]:
 
 
 def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns keyword arguments for a settings class from plain values at a YAML path of models.yaml.
+    """Return keyword arguments for a settings class from plain values at a YAML path of models.yaml.
 
     Raises:
         SpecError: a field is unknown or its value is not allowed.
     """
     try:
         return read_given(cls, plain)
-    except Misfit as error:
+    except DecodeError as error:
         raise SpecError(f"{path}.{error.place}", error.problem) from None
 
 
 def unknown(what: str, found: object, allowed: Iterable[str]) -> str:
-    """Returns the message for an unknown name: the allowed names, and the one that was probably meant."""
+    """Return the message for an unknown name: the allowed names, and the one that was probably meant."""
     return f"unknown {what} {found!r}; {suggestion(str(found), list(allowed))}"

@@ -16,7 +16,7 @@ from anole.record import Config, Measurement, Trial, utc_now
 from anole.search.progress import expected_gain, rank_correlation
 from anole.search.roles import Candidates, Examples, History
 from anole.search.settings import TunerSettings
-from anole.search.surrogate.none import Blind
+from anole.search.surrogate.none import NoSurrogate
 from anole.space.space import Space, Vectors
 
 _LED_SHARE = 0.5
@@ -107,11 +107,11 @@ class Search:
         return self.exhausted or self.converged or is_last
 
     def start_clock(self) -> None:
-        """Continues the run's elapsed seconds from those of its last trial."""
+        """Continue the run's elapsed seconds from those of its last trial."""
         self._began_s = time.perf_counter() - (self.trials[-1].elapsed_s if self.trials else 0.0)
 
     def propose(self) -> Candidates:
-        """Starts an iteration: fits the surrogate to the history, and lets the explorer propose candidates."""
+        """Start an iteration: fits the surrogate to the history, and let the explorer propose candidates."""
         self._iteration_began_s = time.perf_counter()
         self.iteration += 1
         self._rng = np.random.default_rng(derive_seed(self._seed, self.subject.task_key, self.iteration))
@@ -120,7 +120,7 @@ class Search:
         return self._explorer.propose(self._surrogate, self._history, self._rng)
 
     def choose(self, candidates: Candidates) -> Vectors:
-        """Returns the sampler's choice: always a whole batch, so that raising the budget does not change it.
+        """Return the sampler's choice: always a whole batch, so that raising the budget does not change it.
 
         Examples from similar tasks may mislead, so they guide only a share of the first batch.
         """
@@ -128,11 +128,11 @@ class Search:
         if len(self._history) or self._history.prior is None:
             return self._sampler.choose(candidates, self._history, n, self._rng)
         led = self._sampler.choose(candidates, self._history, math.ceil(_LED_SHARE * n), self._rng)
-        unled = self._explorer.propose(Blind().start(self.subject.space), self._history, self._rng).vectors
+        unled = self._explorer.propose(NoSurrogate().start(self.subject.space), self._history, self._rng).vectors
         return np.concatenate([led, self._without(unled, led)[: n - len(led)]])
 
     def begin(self, chosen: Vectors, log: Mapping[str, float]) -> None:
-        """Makes the chosen configs the batch; recorded trials of the iteration count as chosen and as measured.
+        """Make the chosen configs the batch; recorded trials of the iteration count as chosen and as measured.
 
         Without any of both, the space is exhausted.
         """
@@ -152,14 +152,14 @@ class Search:
             self.start_clock()
 
     def pending(self, n_trials: int) -> list[Config]:
-        """Returns the pending configs of the batch that a budget of `n_trials` allows."""
+        """Return the pending configs of the batch that a budget of `n_trials` allows."""
         if self.batch is None:
             return []
         n_left = max(0, n_trials - len(self.trials))
         return [self.subject.space.config(vector) for vector in self.batch.pending[:n_left]]
 
     def append(self, config: Config, measurement: Measurement) -> Trial:
-        """Makes the measurement of the next pending config a trial, and returns it."""
+        """Make the measurement of the next pending config a trial, and return it."""
         assert self.batch is not None
         gflops = self.subject.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
         elapsed_s = time.perf_counter() - self._began_s
@@ -169,7 +169,7 @@ class Search:
         return trial
 
     def learn(self) -> None:
-        """Ends the iteration when its batch is complete: adds it to the history and updates the expected gain.
+        """End the iteration when its batch is complete: adds it to the history and updates the expected gain.
 
         The surrogate is fitted when the next iteration begins, so that it is not fitted after the last one.
         """
@@ -184,7 +184,7 @@ class Search:
             logger.info("converged after %d trials: the next %d may save %.2f %%", n, self.settings.batch, 100 * gain)
 
     def _agreement_on(self, batch: Batch) -> dict[str, float]:
-        """Returns how well the surrogate, as it was when the batch was chosen, ranked what was measured since."""
+        """Return how well the surrogate, as it was when the batch was chosen, ranked what was measured since."""
         if not self._surrogate.fitted:
             return {}
         measured = np.array([trial.gflops or 0.0 for trial in batch.trials])
@@ -192,6 +192,6 @@ class Search:
         return {} if found is None else {"rank_correlation": found}
 
     def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
-        """Returns the index vectors whose programs are not among those of `others`."""
+        """Return the index vectors whose programs are not among those of `others`."""
         space = self.subject.space
         return vectors[~np.isin(space.identities(vectors), space.identities(others))]

@@ -28,15 +28,15 @@ class Compared(Measurement):
     """The measurement of a config that took turns with rivals.
 
     Attributes:
-        least_ratio: the least that its latency is likely to be over that of the fastest rival; at most 1 if it may be
+        min_ratio: the least that its latency is likely to be over that of the fastest rival; at most 1 if it may be
             as fast. None for a failure.
     """
 
-    least_ratio: float | None = None
+    min_ratio: float | None = None
 
 
-def least_ratios(latencies_s: Sequence[Sequence[float]]) -> list[float]:
-    """Returns the least that the latency of each kernel is likely to be over that of the fastest one.
+def min_ratios(latencies_s: Sequence[Sequence[float]]) -> list[float]:
+    """Return the least that the latency of each kernel is likely to be over that of the fastest one.
 
     All kernels have the same turns, and are compared turn by turn, so that what slows a whole turn down tells nothing,
     and outliers count little. Which one seems fastest is chance, too: all ordered pairs share the chance of an error.
@@ -46,11 +46,11 @@ def least_ratios(latencies_s: Sequence[Sequence[float]]) -> list[float]:
     fastest = min(latencies_s, key=statistics.median)
     pairs = len(latencies_s) * (len(latencies_s) - 1)
     z = statistics.NormalDist().inv_cdf(1 - _ERROR / max(1, pairs))
-    return [_least_ratio(each, fastest, z) for each in latencies_s]
+    return [_min_ratio(each, fastest, z) for each in latencies_s]
 
 
 def is_slower(one: Measurement, other: Measurement) -> bool:
-    """Returns whether a config is slower than another beyond chance, as far as records tell; a failure is slower.
+    """Whether a config is slower than another beyond chance, as far as records tell; a failure is slower.
 
     Records keep no turns. So the noise of both counts, and what both had in common, too: this is more careful than a
     comparison turn by turn. What is exact has no noise.
@@ -62,7 +62,7 @@ def is_slower(one: Measurement, other: Measurement) -> bool:
     return math.log(one.latency_s / other.latency_s) > z * math.hypot(*errors)
 
 
-def _least_ratio(latencies_s: Sequence[float], fastest_s: Sequence[float], z: float) -> float:
+def _min_ratio(latencies_s: Sequence[float], fastest_s: Sequence[float], z: float) -> float:
     logs = [math.log(one / other) for one, other in zip(latencies_s, fastest_s, strict=True)]
     middle = statistics.median(logs)
     std = _STD_OF_DEVIATION * statistics.median(abs(each - middle) for each in logs)
@@ -70,7 +70,7 @@ def _least_ratio(latencies_s: Sequence[float], fastest_s: Sequence[float], z: fl
 
 
 def prefer_merit(space: Space, default: Config | None) -> Prefer:
-    """Returns the rule that chooses among equally fast configs of a space, whatever their order and latency.
+    """Return the rule that chooses among equally fast configs of a space, whatever their order and latency.
 
     Merits of different algorithms cannot be compared, so the default config's algorithm goes first, and otherwise the
     one that the space names first. Within it, the config of most merit is chosen; of several with the same merit, and

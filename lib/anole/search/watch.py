@@ -28,7 +28,7 @@ class Watch:
     confirmation: Callable[[Confirmation], None] = _ignore
 
     def then(self, other: Watch) -> Watch:
-        """Returns a watch that calls this one first, and then the other."""
+        """Return a watch that calls this one first, and then the other."""
 
         def both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
             def call(*event: Any) -> None:

@@ -67,7 +67,7 @@ class Encoding:
         return agents
 
     def names_of(self, agent: str) -> list[str]:
-        """Returns the names of an agent's knobs that have more than one value."""
+        """Return the names of an agent's knobs that have more than one value."""
         return [knob.name for knob in self.knobs if knob.agent == agent and len(knob) > 1]
 
     @property
@@ -76,7 +76,7 @@ class Encoding:
         return [self.knobs[at].name for at in self._balanced_at]
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
-        """Returns the index vectors of n indices, shape (n, n_knobs)."""
+        """Return the index vectors of n indices, shape (n, n_knobs)."""
         whole = np.asarray(indices, dtype=np.int64)
         rows = np.searchsorted(self._begins, whole, side="right") - 1
         vectors = ((whole - self._begins[rows])[:, None] // self._strides[rows]) % self._counted[rows]
@@ -85,7 +85,7 @@ class Encoding:
         return vectors
 
     def indices(self, vectors: Vectors) -> NDArray[np.int64]:
-        """Returns the indices of index vectors of shape (n, n_knobs), shape (n,)."""
+        """Return the indices of index vectors of shape (n, n_knobs), shape (n,)."""
         if self._algorithm_at is None:
             return np.asarray(vectors @ self._strides[0], dtype=np.int64)
         rows, plain = vectors[..., self._algorithm_at], self.canonical(vectors).copy()
@@ -93,13 +93,13 @@ class Encoding:
         return np.asarray(self._begins[rows] + (plain * self._strides[rows]).sum(axis=-1), dtype=np.int64)
 
     def canonical(self, vectors: Vectors) -> Vectors:
-        """Returns the index vectors with knobs that have no effect set to their first value, shape (n, n_knobs)."""
+        """Return the index vectors with knobs that have no effect set to their first value, shape (n, n_knobs)."""
         if self._algorithm_at is None:
             return vectors
         return np.asarray(vectors * self._matters[vectors[..., self._algorithm_at]])
 
     def config(self, vector: Vectors) -> dict[str, Any]:
-        """Returns the config of one index vector of shape (n_knobs,), in plain JSON values."""
+        """Return the config of one index vector of shape (n_knobs,), in plain JSON values."""
         matters = self._matters[0 if self._algorithm_at is None else vector[self._algorithm_at]]
         values = (knob.values[index] for knob, index in zip(self.knobs, vector, strict=True))
         return {
@@ -109,7 +109,7 @@ class Encoding:
         }
 
     def vector(self, config: Config) -> Vectors:
-        """Returns the index vector of a config, shape (n_knobs,).
+        """Return the index vector of a config, shape (n_knobs,).
 
         Raises:
             ConfigError: a knob is missing, unknown, or has no such value.
@@ -121,24 +121,24 @@ class Encoding:
         return np.array(indices, dtype=np.int64)
 
     def vectors_of(self, configs: Iterable[Config]) -> Vectors:
-        """Returns the index vectors of n configs, shape (n, n_knobs); see `vector`."""
+        """Return the index vectors of n configs, shape (n, n_knobs); see `vector`."""
         vectors = [self.vector(config) for config in configs]
         return np.array(vectors, dtype=np.int64).reshape(-1, len(self.knobs))
 
     def columns(self, vectors: Vectors) -> dict[str, NDArray[Any]]:
-        """Returns the values of n configs, by knob."""
+        """Return the values of n configs, by knob."""
         plain = self.canonical(vectors)
         return {knob.name: knob.table[plain[:, position]] for position, knob in enumerate(self.knobs)}
 
     def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
-        """Returns the index vectors scaled to [0, 1], shape (n, n_knobs)."""
+        """Return the index vectors scaled to [0, 1], shape (n, n_knobs)."""
         return (vectors / np.maximum(self.cardinalities - 1, 1)).astype(np.float32)
 
     def denormalized(self, points: NDArray[np.float32]) -> Vectors:
-        """Returns the index vectors nearest to points in [0, 1], valid or not; both have shape (n, n_knobs)."""
+        """Return the index vectors nearest to points in [0, 1], valid or not; both have shape (n, n_knobs)."""
         return np.asarray(np.rint(points * (self.cardinalities - 1)), dtype=np.int64)
 
 
 def rows_of(columns: Columns, rows: NDArray[Any]) -> Columns:
-    """Returns the columns of those configs that a mask or an array of positions selects."""
+    """Return the columns of those configs that a mask or an array of positions selects."""
     return {name: values[rows] for name, values in columns.items()}

@@ -53,11 +53,11 @@ class Knob:
         return {value: index for index, value in enumerate(self.values)}
 
     def matters_for(self, algorithm: object) -> bool:
-        """Returns whether the knob has an effect for an algorithm."""
+        """Whether the knob has an effect for an algorithm."""
         return self.algorithms is None or algorithm in self.algorithms
 
     def index(self, value: Any) -> int:
-        """Returns the index of a value; a list is taken for a tuple.
+        """Return the index of a value; a list is taken for a tuple.
 
         Raises:
             ConfigError: the knob has no such value.
@@ -68,7 +68,7 @@ class Knob:
         return index
 
     def restricted(self, allowed: Sequence[Any]) -> Knob:
-        """Returns the knob with only the allowed values, in their present order.
+        """Return the knob with only the allowed values, in their present order.
 
         Raises:
             ConfigError: the knob has no such value.
@@ -86,7 +86,7 @@ def split_knob(
     *,
     agent: str = "",
 ) -> Knob:
-    """Returns a knob whose values are all ordered factorizations of an extent into n parts, the outermost first.
+    """Return a knob whose values are all ordered factorizations of an extent into n parts, the outermost first.
 
     `allow` selects the splits to keep; if it is None, or selects none, all are kept.
     """
@@ -97,7 +97,7 @@ def split_knob(
 def covering_knob(
     name: str, extent: int, n_parts: int, also: Sequence[tuple[int, ...]] = (), *, agent: str = ""
 ) -> Knob:
-    """Returns a knob whose values are splits that cover an extent, and may extend beyond it: with tails.
+    """Return a knob whose values are splits that cover an extent, and may extend beyond it: with tails.
 
     Every part but the outermost is a divisor of the extent or a power of two, as in AutoTVM's policy "verbose", and
     their product is at most the extent. The outermost part is as long as the extent then needs. Others may be added.
@@ -114,7 +114,7 @@ def _split_knob(name: str, splits: Sequence[tuple[int, ...]], agent: str) -> Kno
 
 
 def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: bool = False) -> Knob:
-    """Returns a knob with a few plain values: a number is its own feature, words are encoded one-hot."""
+    """Return a knob with a few plain values: a number is its own feature, words are encoded one-hot."""
     numeric = all(isinstance(value, (int, float)) for value in values)
     features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
     names = (name,) if numeric else tuple(f"{name}={value}" for value in values)
@@ -128,5 +128,5 @@ def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:
 
 
 def divisors(extent: int) -> tuple[int, ...]:
-    """Returns all divisors of a number, the least first."""
+    """Return all divisors of a number, the least first."""
     return tuple(divisor for divisor in range(1, extent + 1) if extent % divisor == 0)

@@ -90,7 +90,7 @@ class LoopNest:
         return [f"{loop.name}.{feature}" for loop in self.loops for feature in per_loop]
 
     def features(self) -> NDArray[np.float32]:
-        """Returns the loop features, shape (n, n_features), in the order of `feature_names`.
+        """Return the loop features, shape (n, n_features), in the order of `feature_names`.
 
         The features of each loop are: its length; its nest level, 1 for the outermost; the iterations of all
         loops down to it (topdown) and from it to the innermost (bottomup); for every buffer, the elements that
@@ -123,7 +123,7 @@ class LoopNest:
         return features.reshape(n_configs, -1)
 
     def loads(self, capacity: int) -> dict[str, NDArray[np.int64]]:
-        """Returns the total number of elements of each buffer that a cache loads, by name, shape (n,) or (1,).
+        """Return the total number of elements of each buffer that a cache loads, by name, shape (n,) or (1,).
 
         If all elements that one step of a loop accesses fit the cache, they are still there in the next step.
         From the outermost such loop inwards, every element is loaded once each time that loop begins. The capacity is
@@ -150,7 +150,7 @@ class LoopNest:
         return _stack([loop.level for loop in self.loops])
 
     def _counts(self, inside: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-        """Returns for every buffer how many distinct elements the loops inside each loop access, shape (n_loops, n).
+        """Return for every buffer how many distinct elements the loops inside each loop access, shape (n_loops, n).
 
         Whether a loop (second axis) counts as inside another (first axis) is given.
         """
@@ -165,7 +165,7 @@ class LoopNest:
         return {axis: [at for at, loop in enumerate(self.loops) if loop.axis == axis] for axis in axes}
 
     def _strides(self, buffer: Buffer, extents: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the elements of a buffer that one step of each loop moves by, shape (n_loops, n)."""
+        """Return the elements of a buffer that one step of each loop moves by, shape (n_loops, n)."""
         strides: list[Ints] = [0] * len(self.loops)
         row: Ints = 1
         for length, terms in zip(reversed(buffer.shape), reversed(buffer.index), strict=True):
@@ -179,7 +179,7 @@ class LoopNest:
 
 
 def _stack(rows: Sequence[Ints]) -> NDArray[np.int64]:
-    """Returns one row for each loop, shape (n_loops, n), or (n_loops, 1) if no row is an array."""
+    """Return one row for each loop, shape (n_loops, n), or (n_loops, 1) if no row is an array."""
     n_configs = max((row.size for row in rows if isinstance(row, np.ndarray)), default=1)
     stacked = np.empty((len(rows), n_configs), dtype=np.int64)
     for position, row in enumerate(rows):
@@ -188,12 +188,12 @@ def _stack(rows: Sequence[Ints]) -> NDArray[np.int64]:
 
 
 def _products(extents: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the product of the extents of the loops inside each loop, shape (n_loops, n)."""
+    """Return the product of the extents of the loops inside each loop, shape (n_loops, n)."""
     return np.asarray(np.where(inside, extents, 1).prod(axis=1), dtype=np.int64)
 
 
 def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Returns how many distinct elements are accessed from each loop inwards, shape (n_loops, n)."""
+    """Return how many distinct elements are accessed from each loop inwards, shape (n_loops, n)."""
     dimensions = [
         _distinct_sums([(coefficient, ranges[axis]) for axis, coefficient in terms.items()]) for terms in buffer.index
     ]
@@ -201,7 +201,7 @@ def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArra
 
 
 def _distinct_sums(terms: list[tuple[Ints, NDArray[np.int64]]]) -> NDArray[np.int64]:
-    """Returns how many values a sum of coefficient * i takes, where each i runs over its own range.
+    """Return how many values a sum of coefficient * i takes, where each i runs over its own range.
 
     The count is exact for up to two terms: with coprime coefficients p and q, only the pairs (i, j) and
     (i + q, j - p) have the same sum, so there are as many sums as pairs without such a predecessor. For more

@@ -47,7 +47,7 @@ class Constraint:
     hard: bool = False
 
     def holds_for(self, columns: Columns) -> NDArray[np.bool_]:
-        """Returns which configs fulfil it or are exempt from it, shape (n,)."""
+        """Return which configs fulfil it or are exempt from it, shape (n,)."""
         if self.algorithm is None:
             return self.holds(columns)
         own = columns[ALGORITHM] == self.algorithm
@@ -64,7 +64,7 @@ class Description(Protocol):
         """The names of the columns; equal names mean the same in the spaces of other tasks."""
 
     def features(self) -> NDArray[np.float32]:
-        """Returns one row for each config."""
+        """Return one row for each config."""
 
 
 Figures = Callable[[Columns], NDArray[np.float64]]
@@ -84,7 +84,7 @@ class Space(Encoding):
         discount: optional; the share of its speed that each config is worth.
         merit: optional; the speed of each config that is expected without measuring. Any scale is valid, and each
             algorithm may use its own.
-        core: optional; for some knobs, the values that are most likely to fulfil the constraints. `best_drawn` finds
+        core: optional; for some knobs, the values that are most likely to fulfil the constraints. `best_sampled` finds
             valid configs among these if they are rare elsewhere.
         toll: optional; the speed that each config's cost takes away from its own, in runs per second; see `worths`.
         merit_is_speed: whether the merit is proportional to what configs are worth, from 0 on and over all algorithms,
@@ -112,7 +112,7 @@ class Space(Encoding):
         self.merit_is_speed = self.merit_is_speed and self.merit is not None
 
     def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
-        """Returns the part of this space in which some knobs are limited to the given values, without a core.
+        """Return the part of this space in which some knobs are limited to the given values, without a core.
 
         Raises:
             ConfigError: the space has no such knob, or the knob has no such value.
@@ -124,7 +124,7 @@ class Space(Encoding):
         return replace(self, knobs=knobs, core=None)
 
     def opened(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
-        """Returns the space of the same knobs without what is known beforehand: constraints, merit, core and programs.
+        """Return the space of the same knobs without what is known beforehand: constraints, merit, core and programs.
 
         What configs are worth stays, since it is what a search is for. Wider knobs replace those of their names; then
         configs of these are described, with the same features.
@@ -135,7 +135,7 @@ class Space(Encoding):
         return replace(self, knobs=knobs, constraints=(), describe=described, merit=None, core=None, programs=None)
 
     def identities(self, vectors: Vectors) -> NDArray[np.int64]:
-        """Returns a number for each valid index vector, equal for those that run the same program, shape (n,)."""
+        """Return a number for each valid index vector, equal for those that run the same program, shape (n,)."""
         if self.programs is None:
             return self.indices(vectors)
         if self._all_identities is not None:
@@ -147,17 +147,17 @@ class Space(Encoding):
         return code.view(np.int64)
 
     def valid(self, vectors: Vectors) -> NDArray[np.bool_]:
-        """Returns which of the index vectors fulfil every constraint, shape (n,)."""
+        """Return which of the index vectors fulfil every constraint, shape (n,)."""
         if self._all_obeying is not None:
             return self._all_obeying[self.indices(vectors)]
         return self._obeying(vectors)
 
     def rejection(self, config: Config) -> str | None:
-        """Returns why a config is invalid, or None if it is valid."""
+        """Return why a config is invalid, or None if it is valid."""
         return self._broken(config, self.constraints)
 
     def refusal(self, config: Config) -> str | None:
-        """Returns why a config cannot run, or None if it may, valid or not."""
+        """Return why a config cannot run, or None if it may, valid or not."""
         return self._broken(config, [constraint for constraint in self.constraints if constraint.hard])
 
     def _broken(self, config: Config, constraints: Sequence[Constraint]) -> str | None:
@@ -165,7 +165,7 @@ class Space(Encoding):
         return next((each.reason for each in constraints if not each.holds_for(columns)[0]), None)
 
     def rejections(self, vectors: Vectors) -> dict[str, int]:
-        """Returns, by reason, how many of n index vectors each constraint is the first to reject."""
+        """Return, by reason, how many of n index vectors each constraint is the first to reject."""
         columns, left = self.columns(vectors), np.ones(len(vectors), dtype=bool)
         counts: dict[str, int] = {}
         for constraint in self.constraints:
@@ -175,11 +175,11 @@ class Space(Encoding):
         return {reason: count for reason, count in counts.items() if count}
 
     def discounts(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns the share of its speed that each config is worth without a toll, shape (n,): 1 without a cost."""
+        """Return the share of its speed that each config is worth without a toll, shape (n,): 1 without a cost."""
         return np.ones(len(vectors)) if self.discount is None else self.discount(self.columns(vectors))
 
     def worths(self, vectors: Vectors, latencies_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the share of its speed that each config is worth with its latency, shape (n,): never below 0.
+        """Return the share of its speed that each config is worth with its latency, shape (n,): never below 0.
 
         This is its discount, less the share of its toll. A failure's latency is NaN.
         """
@@ -188,18 +188,18 @@ class Space(Encoding):
         return np.maximum(0.0, self.discounts(vectors) - self.toll(self.columns(vectors)) * latencies_s)
 
     def worth(self, config: Config, latency_s: float = 0.0) -> float:
-        """Returns the share of its speed that a config is worth with this latency; see `worths`."""
+        """Return the share of its speed that a config is worth with this latency; see `worths`."""
         if self.discount is None and self.toll is None:
             return 1.0
         return float(self.worths(self.vectors_of([config]), np.array([latency_s]))[0])
 
     def merit_of(self, config: Config) -> float:
-        """Returns the merit of one config; requires a merit."""
+        """Return the merit of one config; requires a merit."""
         assert self.merit is not None
         return float(self.merit(self.columns(self.vectors_of([config])))[0])
 
     def features(self, vectors: Vectors) -> NDArray[np.float32]:
-        """Returns the surrogate's features, shape (n, n_features): the description, then the knobs' features."""
+        """Return the surrogate's features, shape (n, n_features): the description, then the knobs' features."""
         plain = self.canonical(vectors)
         parts = [knob.features[plain[:, position]] for position, knob in enumerate(self.knobs)]
         if self.describe is not None:
@@ -229,7 +229,7 @@ class Space(Encoding):
         return np.flatnonzero(self._all_obeying)
 
     def enumerate(self) -> None:
-        """Finds all valid indices, so that from then on the space counts as one that can be enumerated."""
+        """Find all valid indices, so that from then on the space counts as one that can be enumerated."""
         _ = self.every_valid_index
 
     @property
@@ -238,7 +238,7 @@ class Space(Encoding):
         return math.inf if self._all_obeying is None else len(self._distinct[0])
 
     def outcomes(self, vectors: Vectors) -> NDArray[np.int64]:
-        """Returns what tells the programs of index vectors apart, none below 0, shape (n, n_figures)."""
+        """Return what tells the programs of index vectors apart, none below 0, shape (n, n_figures)."""
         return self.canonical(vectors) if self.programs is None else self.programs(self.columns(vectors))
 
     @cached_property
@@ -262,7 +262,7 @@ class Space(Encoding):
         return self.every_valid_index[first], self.every_identity[first]
 
     def plainest(self, vectors: Vectors) -> Vectors:
-        """Returns for each index vector the first one that runs the same program, if the space can be enumerated."""
+        """Return for each index vector the first one that runs the same program, if the space can be enumerated."""
         if self.programs is None or self.valid_indices is None:
             return vectors
         indices, identities = self._distinct
@@ -280,7 +280,7 @@ class Space(Encoding):
         return held
 
     def _of_each_algorithm(self, vectors: Vectors) -> list[tuple[str, Any]]:
-        """Returns the algorithms that occur in the index vectors, each with a selector of its vectors."""
+        """Return the algorithms that occur in the index vectors, each with a selector of its vectors."""
         if self._algorithm_at is None:
             return [("", slice(None))]
         chosen = vectors[:, self._algorithm_at]
@@ -289,7 +289,7 @@ class Space(Encoding):
         ]
 
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Draws valid index vectors of distinct programs, evenly for each value of balanced knobs, else uniformly.
+        """Draw valid index vectors of distinct programs, evenly for each value of balanced knobs, else uniformly.
 
         They are n, or as many as the space has beside the identities that must not be drawn.
         """
@@ -311,7 +311,7 @@ class Space(Encoding):
         return self.vectors(self._by_turns(drawn)[:n])
 
     def promising(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Draws many configs and returns at most n with the highest merit, best first, alternating between the kinds.
+        """Draw many configs and return at most n with the highest merit, best first, alternating between the kinds.
 
         Of configs with the same kind and merit only one is returned: nothing is known about their differences. Without
         a merit nothing is.
@@ -321,12 +321,12 @@ class Space(Encoding):
         vectors = self.sample(_CONSIDERED, rng, exclude)
         merits = self.merit(self.columns(vectors))
         order = np.argsort(-merits, kind="stable")
-        told_apart = np.column_stack([self.canonical(vectors)[order][:, self._balanced_at], merits[order]])
-        first = np.sort(np.unique(told_apart, axis=0, return_index=True)[1])
+        distinguished = np.column_stack([self.canonical(vectors)[order][:, self._balanced_at], merits[order]])
+        first = np.sort(np.unique(distinguished, axis=0, return_index=True)[1])
         return self.vectors(self._by_turns(self.indices(vectors[order[first]]))[:n])
 
     def foremost(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Returns at most n index vectors of distinct programs with the highest merit, best first.
+        """Return at most n index vectors of distinct programs with the highest merit, best first.
 
         They are those of the whole space if it can be enumerated, else of many that are drawn. Without a merit, nothing
         is.
@@ -338,7 +338,7 @@ class Space(Encoding):
         return vectors[np.argsort(-self.merit(self.columns(vectors)), kind="stable")[:n]]
 
     @cached_property
-    def best_drawn(self) -> dict[str, Any]:
+    def best_sampled(self) -> dict[str, Any]:
         """The config with the highest merit of many drawn with a fixed seed; requires one algorithm and a merit.
 
         If the space has a core, half of the configs are drawn from it.
@@ -354,7 +354,7 @@ class Space(Encoding):
         return self.config(vectors[int(np.argmax(self.merit(self.columns(vectors))))])
 
     def _drawn_from_core(self, n: int) -> Vectors:
-        """Draws distinct valid index vectors of the core with a fixed seed, shape (at most n, n_knobs)."""
+        """Draw distinct valid index vectors of the core with a fixed seed, shape (at most n, n_knobs)."""
         if self.core is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)
         part = self.restricted(self.core)
@@ -364,14 +364,14 @@ class Space(Encoding):
         return np.stack([place[drawn[:, at]] for at, place in enumerate(places)], axis=1)
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draws n indices, valid or not, with possible repeats: first an algorithm, then one of its configs."""
+        """Draw n indices, valid or not, with possible repeats: first an algorithm, then one of its configs."""
         if len(self._begins) == 1:
             return rng.integers(0, self.size, size=n)
         rows = rng.integers(0, len(self._begins), size=n)
         return rng.integers(self._begins[rows], np.append(self._begins[1:], self.size)[rows])
 
     def _by_turns(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the indices in an order that alternates between the values of balanced knobs."""
+        """Return the indices in an order that alternates between the values of balanced knobs."""
         if not self._balanced_at:
             return indices
         values = self.vectors(indices)[:, self._balanced_at]

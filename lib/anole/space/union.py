@@ -17,7 +17,7 @@ from anole.space.space import Description, Figures, Space
 
 
 def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
-    """Returns a space with a knob `ALGORITHM` and the knobs of every algorithm's own space, without a core.
+    """Return a space with a knob `ALGORITHM` and the knobs of every algorithm's own space, without a core.
 
     Raises:
         ConfigError: two algorithms have knobs of the same name with different values.
@@ -51,7 +51,7 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
 
 
 def _each_its_own(figures: Mapping[str, Figures | None], default: float = 0.0) -> Figures | None:
-    """Returns the figures of each config by its own algorithm, or the default; None if no algorithm has any."""
+    """Return the figures of each config by its own algorithm, or the default; None if no algorithm has any."""
     known = {algorithm: figure for algorithm, figure in figures.items() if figure is not None}
 
     def figure_of(columns: Columns) -> NDArray[np.float64]:
@@ -76,7 +76,7 @@ class _Descriptions:
     columns: Columns
 
     def features(self) -> NDArray[np.float32]:
-        """Returns one row for each config."""
+        """Return one row for each config."""
         chosen = self.columns[ALGORITHM]
         features = np.zeros((len(chosen), len(self.feature_names)), dtype=np.float32)
         for algorithm, describe in self.describes.items():

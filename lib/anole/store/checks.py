@@ -6,7 +6,7 @@ import math
 
 from anole.record import Confirmation, Measurement, Remeasurement, SpaceFacts, Status, Trial
 
-_LEAST_S, _MOST_S = 1e-10, 1e6
+_MIN_S, _MAX_S = 1e-10, 1e6
 """No kernel runs for less time than a tenth of a nanosecond, or for more than ten days."""
 
 _FIGURES = ("latency_std_s", "cv", "build_s", "run_s", "relative_error")
@@ -19,7 +19,7 @@ _TOLERANCE = 1e-9
 
 
 def problem_of(record: object, flop: int) -> str | None:
-    """Says what is impossible about a record of a task that takes `flop` operations, or returns None."""
+    """Say what is impossible about a record of a task that takes `flop` operations, or returns None."""
     match record:
         case Trial():
             if record.iteration < 0:
@@ -57,8 +57,8 @@ def _measurement_problem(measurement: Measurement) -> str | None:
     latency_s = measurement.latency_s
     if (measurement.status is _OK) != (latency_s is not None):
         return f"the status is {measurement.status} and latency_s is {latency_s}; only ok has a latency"
-    if latency_s is not None and not _LEAST_S <= latency_s <= _MOST_S:
-        return f"latency_s is {latency_s}; {_LEAST_S:g} to {_MOST_S:g} are possible"
+    if latency_s is not None and not _MIN_S <= latency_s <= _MAX_S:
+        return f"latency_s is {latency_s}; {_MIN_S:g} to {_MAX_S:g} are possible"
     if measurement.repeats < 0:
         return f"repeats is {measurement.repeats}"
     for name in _FIGURES:

@@ -11,13 +11,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, cast
 
+from anole.codec import FLAT, DecodeError, decode, encode
 from anole.errors import StoreError, shown
 from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
-from anole.codec import FLAT, Misfit, from_plain, to_plain
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
 from anole.store.checks import problem_of
-from anole.store.lines import Chain, checksum_of, whole_lines, without_checksum
+from anole.store.lines import Chain, checksum_of, complete_lines, without_checksum
 from anole.strict_json import parse_json, parse_record
 from anole.task import Task
 
@@ -107,11 +107,11 @@ class ShardContent:
         digest = sha256()
         for record in self.records():
             if not isinstance(record, SpaceFacts):
-                digest.update(canonical_json([_KINDS[type(record)], to_plain(record)]).encode(errors="replace"))
+                digest.update(canonical_json([_KINDS[type(record)], encode(record)]).encode(errors="replace"))
         return digest.hexdigest()
 
     def records(self) -> Iterator[Any]:
-        """Yields the records of a shard with this content, in the order of its lines."""
+        """Yield the records of a shard with this content, in the order of its lines."""
         yield Head(SCHEMA, self.started_at, self.run.key, self.run, self.task.to_json())
         if self.space is not None:
             yield self.space
@@ -123,7 +123,7 @@ class ShardContent:
         yield from self.confirmations
 
     def continues(self, other: ShardContent) -> bool:
-        """Returns whether this is a later state of the same run: it holds all that the other one holds."""
+        """Whether this is a later state of the same run: it holds all that the other one holds."""
         n_trials, n_confirmations = len(other.trials), len(other.confirmations)
         return (
             self.run.key == other.run.key
@@ -155,7 +155,7 @@ class Recorded:
     space: SpaceFacts | None = None
 
     def add(self, record: object) -> None:
-        """Adds a record that follows those before it; the config of a trial is already among the configs."""
+        """Add a record that follows those before it; the config of a trial is already among the configs."""
         match record:
             case Trial():
                 self.trials.append(record)
@@ -173,21 +173,21 @@ class Recorded:
                 self.sources = sources
 
     def content(self) -> ShardContent:
-        """Returns it as the content of a shard."""
+        """Return it as the content of a shard."""
         lists = tuple(self.trials), tuple(self.configs), tuple(self.confirmations)
         others = self.sources, self.space, self.sealed
         return ShardContent(self.run, self.task, *lists, dict(self.iterations), self.started_at, *others)
 
 
 def read_stored(path: Path) -> tuple[ShardContent, bytes] | None:
-    """Returns a shard's content and its whole lines, or None if a crash left it without any."""
-    data = whole_lines(read_bytes(path))
+    """Return a shard's content and its whole lines, or None if a crash left it without any."""
+    data = complete_lines(read_bytes(path))
     content = parse_shard(path, data)
     return None if content is None else (content, data)
 
 
 def read_shard(path: Path) -> ShardContent:
-    """Reads one shard, which must hold a run; a last line that a crash truncated is ignored."""
+    """Read one shard, which must hold a run; a last line that a crash truncated is ignored."""
     stored = read_stored(path)
     if stored is None:
         raise StoreError(f"{path}: holds no run: the tuner was stopped before it wrote the first line")
@@ -195,18 +195,18 @@ def read_shard(path: Path) -> ShardContent:
 
 
 def read_head(path: Path) -> tuple[Run, Task] | None:
-    """Returns only the run and the task of a shard; None if its first line is not written yet."""
+    """Return only the run and the task of a shard; None if its first line is not written yet."""
     try:
         with path.open("rb") as file:
             first = file.readline(_LONGEST_LINE)
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
-    content = parse_shard(path, whole_lines(first))
+    content = parse_shard(path, complete_lines(first))
     return None if content is None else (content.run, content.task)
 
 
 def parse_shard(path: Path, data: bytes) -> ShardContent | None:
-    """Parses the complete lines of a shard, as `whole_lines` returns them; returns None if there are none.
+    """Parse the complete lines of a shard, as `complete_lines` returns them; returns None if there are none.
 
     Raises:
         StoreError: a line is corrupt; the message says which, what was found and how to repair the file.
@@ -216,7 +216,7 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
 
 
 def parse_recorded(path: Path, data: bytes) -> Recorded | None:
-    """Parses the complete lines of a shard as `parse_shard` does, to append further ones."""
+    """Parse the complete lines of a shard as `parse_shard` does, to append further ones."""
     lines = _lines(path, data)
     if not lines:
         return None
@@ -245,12 +245,12 @@ def parse_recorded(path: Path, data: bytes) -> Recorded | None:
 
 
 def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
-    """Returns the line of a record, with its checksum and its newline; the chain then includes this line.
+    """Return the line of a record, with its checksum and its newline; the chain then includes this line.
 
     A record with a value that could not be read back raises a StoreError, and leaves the chain as it is.
     """
     try:
-        plain = {"kind": _KINDS[type(record)], **to_plain(record)}
+        plain = {"kind": _KINDS[type(record)], **encode(record)}
         text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(errors="replace")
         parse_json(text)
     except (TypeError, ValueError, RecursionError) as error:
@@ -259,13 +259,13 @@ def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
 
 
 def encode_shard(content: ShardContent, path: Path) -> bytes:
-    """Returns the bytes of a shard with this content."""
+    """Return the bytes of a shard with this content."""
     chain = Chain.of(content.run.key)
     return b"".join(encode_line(record, chain, path) for record in content.records())
 
 
 def seal_lines(content: ShardContent, data: bytes) -> bytes:
-    """Returns a shard's whole lines with checksums, where lines of an older version have none."""
+    """Return a shard's whole lines with checksums, where lines of an older version have none."""
     chain = Chain.of(content.run.key)
     head, *others = [without_checksum(text) for text in data.split(b"\n")[:-1]]
     head = json.dumps({**json.loads(head), "schema": SCHEMA}, separators=(",", ":"), ensure_ascii=False).encode()
@@ -280,7 +280,7 @@ class _Line:
     n_after: int
 
     def read(self, *classes: type[T]) -> T:
-        """Returns the line's record, which must be of one of the classes."""
+        """Return the line's record, which must be of one of the classes."""
         plain = self.plain()
         kind = plain.get("kind") if isinstance(plain, dict) else None
         cls = LINES.get(kind) if isinstance(kind, str) else None
@@ -291,26 +291,26 @@ class _Line:
             found = plain["schema"]
             raise StoreError(f"{self.path}: was written by a newer Anole (schema {found}; this one reads {SCHEMA})")
         try:
-            return cast(T, from_plain(cls, plain))
-        except Misfit as error:
+            return cast(T, decode(cls, plain))
+        except DecodeError as error:
             self.fail(f"{kind}: {error}")
 
     def plain(self) -> Any:
-        """Returns the line's JSON value."""
+        """Return the line's JSON value."""
         try:
             return parse_json(self.text) if self.number == 1 else parse_record(self.text)
         except ValueError as error:
             self.fail(f"{shown(self.text.decode(errors='replace'))} cannot be read: {error}")
 
     def canonical(self, mapping: Mapping[str, Any]) -> str:
-        """Returns the canonical JSON of a config or a log, which must hold finite numbers only."""
+        """Return the canonical JSON of a config or a log, which must hold finite numbers only."""
         try:
             return canonical_json(mapping)
         except ValueError as error:
             self.fail(str(error))
 
     def fail(self, problem: str) -> NoReturn:
-        """Raises the error of this line, which says how to repair the file."""
+        """Raise the error of this line, which says how to repair the file."""
         if self.number == 1:
             cure = "move the file away, and the task is tuned again"
         else:
@@ -328,7 +328,7 @@ def _lines(path: Path, data: bytes) -> list[_Line]:
 
 
 def _verify(lines: Sequence[_Line], head: Head) -> tuple[Chain, bool]:
-    """Compares all checksums; returns the last one, and whether every line has one.
+    """Compare all checksums; return the last one, and whether every line has one.
 
     The first lines of a shard of the first schema may have none.
     """

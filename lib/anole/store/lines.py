@@ -23,17 +23,17 @@ class Chain:
 
     @classmethod
     def of(cls, run_key: str) -> Self:
-        """Returns the checksum before a run's first line."""
+        """Return the checksum before a run's first line."""
         return cls(crc32(run_key.encode(errors="replace")))
 
     def seal(self, text: bytes) -> bytes:
-        """Returns the text of a JSON object with its checksum as the last member; the chain now ends with it."""
+        """Return the text of a JSON object with its checksum as the last member; the chain now ends with it."""
         body = text.removesuffix(b"}")
         self.value = crc32(body, self.value)
         return body + _BEFORE + b"%08x" % self.value + _AFTER
 
     def follow(self, text: bytes) -> bool:
-        """Adds a line that was read.
+        """Add a line that was read.
 
         Returns:
             Whether the line has the right checksum. A line without a checksum has none to compare.
@@ -44,18 +44,18 @@ class Chain:
 
 
 def checksum_of(text: bytes) -> bytes | None:
-    """Returns the checksum that a line holds; None for a line without one."""
+    """Return the checksum that a line holds; None for a line without one."""
     end = text[-_SIZE:]
     return end[len(_BEFORE) : -len(_AFTER)] if end.startswith(_BEFORE) and end.endswith(_AFTER) else None
 
 
 def without_checksum(text: bytes) -> bytes:
-    """Returns the text of a line without its checksum, if it has one."""
+    """Return the text of a line without its checksum, if it has one."""
     return text if checksum_of(text) is None else text[:-_SIZE] + b"}"
 
 
-def whole_lines(data: bytes) -> bytes:
-    """Returns a shard's bytes without a last line that a crash cut short; the result ends with a newline.
+def complete_lines(data: bytes) -> bytes:
+    """Return a shard's bytes without a last line that a crash cut short; the result ends with a newline.
 
     Only one line is written at a time, so only the last one can be cut short. It then lacks its end, or parts of it
     were never written and read as zeros. A last line that is complete, followed by anything else than its newline,
@@ -73,7 +73,7 @@ def whole_lines(data: bytes) -> bytes:
 
 
 def _begins_with_an_object(text: bytes) -> bool:
-    """Returns whether a text begins with a whole JSON object; no proper prefix of one is itself one."""
+    """Whether a text begins with a whole JSON object; no proper prefix of one is itself one."""
     if not text.startswith(b"{"):
         return False
     try:

@@ -30,7 +30,7 @@ from anole.store.content import (
     read_head,
     read_shard,
 )
-from anole.store.lines import Chain, whole_lines
+from anole.store.lines import Chain, complete_lines
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -53,29 +53,29 @@ _NAME = re.compile(rf"([0-9a-f]{{64}})(\.[0-9a-f]{{{_DIGEST_DIGITS}}})?\.jsonl")
 
 
 def shard_path(directory: Path, run: Run) -> Path:
-    """Returns the path of a run's shard, which consists of the task's key and the run's key."""
+    """Return the path of a run's shard, which consists of the task's key and the run's key."""
     return directory / run.task_key / f"{run.key}.jsonl"
 
 
 def copy_path(directory: Path, content: ShardContent) -> Path:
-    """Returns the path of another state of a run, which is kept beside the shard of this project."""
+    """Return the path of another state of a run, which is kept beside the shard of this project."""
     return directory / content.run.task_key / f"{content.run.key}.{content.digest[:_DIGEST_DIGITS]}.jsonl"
 
 
 def is_copy(path: Path) -> bool:
-    """Returns whether a file is not a run's own shard by its name, but holds another state of a run."""
+    """Whether a file is not a run's own shard by its name, but holds another state of a run."""
     named = _NAME.fullmatch(path.name)
     return named is None or named[2] is not None
 
 
 def named_run(path: Path) -> str | None:
-    """Returns the key of the run in the name of a shard or of a copy; None if somebody named the file."""
+    """Return the key of the run in the name of a shard or of a copy; None if somebody named the file."""
     named = _NAME.fullmatch(path.name)
     return None if named is None else named[1]
 
 
 def shard_paths(directory: Path) -> Iterator[Path]:
-    """Yields the paths of all shards in a folder, and of other states of their runs, in order."""
+    """Yield the paths of all shards in a folder, and of other states of their runs, in order."""
     for folder in _names(directory):
         own = directory / folder
         for name in _names(own):
@@ -84,7 +84,7 @@ def shard_paths(directory: Path) -> Iterator[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Returns the names in a folder, in order; none of what is no folder or must not be read."""
+    """Return the names in a folder, in order; none of what is no folder or must not be read."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -108,7 +108,7 @@ class Shard:
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task, *, wait: bool = False) -> Self:
-        """Opens the run's shard, or creates it; a last line that a crash truncated is removed.
+        """Open the run's shard, or create it; a last line that a crash truncated is removed.
 
         A resumed run keeps its stored host and versions. If another process has the file open, this is an error, or is
         waited for.
@@ -157,7 +157,7 @@ class Shard:
         return self._recorded.space
 
     def append_trial(self, trial: Trial) -> None:
-        """Stores a trial, which must have the next number and a new config."""
+        """Store a trial, which must have the next number and a new config."""
         try:
             config = canonical_json(trial.config)
         except (TypeError, ValueError) as error:
@@ -170,33 +170,33 @@ class Shard:
         self._recorded.configs[config] = trial.number
 
     def append_again(self, remeasurement: Remeasurement) -> None:
-        """Stores a new measurement of a recorded trial; the earlier one stays in the file."""
+        """Store a new measurement of a recorded trial; the earlier one stays in the file."""
         number, n_trials = remeasurement.number, len(self._recorded.trials)
         if not 0 <= number < n_trials:
             raise StoreError(f"{self.path}: trial {number} is measured again; there are {n_trials}")
         self._append(remeasurement)
 
     def append_confirmation(self, confirmation: Confirmation) -> None:
-        """Stores a confirmation."""
+        """Store a confirmation."""
         self._append(confirmation)
 
     def append_iteration(self, number: int, log: Mapping[str, float]) -> None:
-        """Stores the figures of one iteration's search; a figure that is not finite becomes None.
+        """Store the figures of one iteration's search; a figure that is not finite becomes None.
 
         If an interrupted iteration is searched again, the new figures replace the earlier ones.
         """
         self._append(Iteration(number, {name: value if math.isfinite(value) else None for name, value in log.items()}))
 
     def append_sources(self, sources: Sequence[Source]) -> None:
-        """Stores the runs of similar tasks that this run learns from, before its first trial."""
+        """Store the runs of similar tasks that this run learns from, before its first trial."""
         self._append(WarmStart(tuple(sources)))
 
     def append_space(self, facts: SpaceFacts) -> None:
-        """Stores facts about the task's space."""
+        """Store facts about the task's space."""
         self._append(facts)
 
     def replace(self, data: bytes) -> None:
-        """Replaces the file by a later state of the run, at once and durably, and closes it.
+        """Replace the file by a later state of the run, at once and durably, and closes it.
 
         Whoever waits for the lock then finds another file under the name, and opens that.
 
@@ -211,7 +211,7 @@ class Shard:
             self.close()
 
     def close(self) -> None:
-        """Closes the file and releases its lock; closing twice is harmless."""
+        """Close the file and releases its lock; closing twice is harmless."""
         if self._descriptor is not None:
             close(self._descriptor)
             self._descriptor = None
@@ -230,7 +230,7 @@ class Shard:
             raise StoreError(f"{self.path}: cannot be stored: {problem}")
         if self._descriptor is None:
             raise StoreError(f"{self.path}: is closed")
-        self._refuse_change()
+        self._check_change()
         line = encode_line(record, self._recorded.chain, self.path)
         try:
             _write_durably(self._descriptor, line, self._end)
@@ -241,11 +241,11 @@ class Shard:
                 "and running again continues after them"
             ) from error
         self._end += len(line)
-        self._refuse_change()
+        self._check_change()
         self._recorded.add(record)
 
-    def _refuse_change(self) -> None:
-        """Raises StoreError if another program has touched the file, which the lock does not prevent."""
+    def _check_change(self) -> None:
+        """Raise StoreError if another program has touched the file, which the lock does not prevent."""
         assert self._descriptor is not None
         found = os.fstat(self._descriptor)
         if not found.st_nlink or found.st_size != self._end:
@@ -255,7 +255,7 @@ class Shard:
 
 
 def _locked(path: Path, wait: bool) -> int:
-    """Opens a shard for writing, or creates it, and locks it."""
+    """Open a shard for writing, or create it, and locks it."""
     while True:
         try:
             make_folder(path.parent)
@@ -272,7 +272,7 @@ def _locked(path: Path, wait: bool) -> int:
 
 @contextmanager
 def _closed_on_error(descriptor: int, path: Path) -> Iterator[None]:
-    """Closes a shard if an error ends the context; one of the disk becomes a StoreError."""
+    """Close a shard if an error ends the context; one of the disk becomes a StoreError."""
     try:
         yield
     except OSError as error:
@@ -300,7 +300,7 @@ def _lock(descriptor: int, path: Path, wait: bool) -> None:
 
 
 def _is_named(descriptor: int, path: Path) -> bool:
-    """Returns whether an open file still has its name."""
+    """Whether an open file still has its name."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -308,9 +308,9 @@ def _is_named(descriptor: int, path: Path) -> bool:
 
 
 def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[Recorded, int]:
-    """Returns what the file holds and its end, after cutting off a torn last line or writing the head."""
+    """Return what the file holds and its end, after cutting off a torn last line or writing the head."""
     data = _read_all(descriptor)
-    whole = whole_lines(data)
+    whole = complete_lines(data)
     recorded = parse_recorded(path, whole)
     if recorded is None:
         recorded = Recorded(run, task, utc_now(), Chain.of(run.key))
@@ -334,7 +334,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def _write_durably(descriptor: int, data: bytes, offset: int) -> None:
-    """Writes all data or, as far as the disk allows, nothing."""
+    """Write all data or, as far as the disk allows, nothing."""
     try:
         written = 0
         while written < len(data):

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from anole.errors import TargetError, cause
-from anole.targets.base import Device, Observable, Place, Simulator, named_object
+from anole.targets.base import Device, Place, ProfilableDevice, Simulator, named_object
 from anole.targets.kind import Kind
 
 HOST = "cpu"
@@ -58,14 +58,14 @@ def get_target(description: Mapping[str, Any]) -> Device | Simulator:
     return kind_of(description).target(description)
 
 
-def get_observable(description: Mapping[str, Any]) -> Observable | None:
-    """Returns the target that a description names, or None if kernels cannot be timed one by one on its kind."""
+def get_profilable(description: Mapping[str, Any]) -> ProfilableDevice | None:
+    """Return the target that a description names, or None if kernels cannot be timed one by one on its kind."""
     kind = kind_of(description)
-    return cast("Observable", kind.target(description)) if kind.observable else None
+    return cast("ProfilableDevice", kind.target(description)) if kind.observable else None
 
 
 def get_device(description: Mapping[str, Any]) -> Device:
-    """Returns the target that a description names, as a device to measure on; raises TargetError if it is simulated."""
+    """Return the target that a description names, as a device to measure on; raises TargetError if it is simulated."""
     target = get_target(description)
     if target.place is Place.SIMULATOR:
         raise TargetError(f"{description['kind']} is simulated; there is no device to measure on")

@@ -39,37 +39,37 @@ class Template(Protocol):
     """
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
-        """Returns the shape of the packed weight; configs with equal shapes pack the weight in the same way."""
+        """Return the shape of the packed weight; configs with equal shapes pack the weight in the same way."""
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns the weight in the layout that the config reads, from HWIO for conv2d and (in, out) for dense."""
+        """Return the weight in the layout that the config reads, from HWIO for conv2d and (in, out) for dense."""
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the anchor operator's definition over data and packed weight; its block carries `ANCHOR`."""
+        """Return the anchor operator's definition over data and packed weight; its block carries `ANCHOR`."""
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
-        """Schedules a function that holds the anchor's definition, and maybe an epilogue, by the config."""
+        """Schedule a function that holds the anchor's definition, and maybe an epilogue, by the config."""
 
 
 class Timeable(Protocol):
     """A loaded candidate, ready to be checked and timed."""
 
     def relative_error(self) -> float:
-        """Runs the candidate once and returns the relative L2 distance from the reference."""
+        """Run the candidate once and returns the relative L2 distance from the reference."""
 
     def __call__(self, number: int) -> float:
-        """Runs the candidate `number` times back to back and returns the mean seconds of one run."""
+        """Run the candidate `number` times back to back and return the mean seconds of one run."""
 
 
 class Runner(Protocol):
     """Runs candidates of one task in this process, which should do nothing else."""
 
     def load(self, artifact: Path, config: Config) -> Timeable:
-        """Loads what the builder wrote."""
+        """Load what the builder wrote."""
 
 
 @dataclass(frozen=True)
-class Unit:
+class LocalDevice:
     """A device of this machine: the name of its lock, such as ``cuda-0``, and variables that hide all other devices."""
 
     name: str
@@ -90,7 +90,7 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True)
-class NetworkHandlers:
+class NetworkEntryPoints:
     """The code that compiles and runs whole networks for a target, named as ``module:object``.
 
     The compiler is a function like `anole.compile.network_compiler.NetworkCompiler`, the runner a class like
@@ -101,7 +101,7 @@ class NetworkHandlers:
     runner: str
 
 
-DEVICE_NETWORKS = NetworkHandlers("anole.compile.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
+DEVICE_NETWORKS = NetworkEntryPoints("anole.compile.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
 """Networks are compiled by TVM for a device and timed on the device."""
 
 
@@ -123,7 +123,7 @@ class Target(Protocol):
         template_versions: the versions of all templates, by their names.
     """
 
-    networks: NetworkHandlers
+    networks: NetworkEntryPoints
     description: Mapping[str, Any]
     operators: tuple[str, ...]
     template_versions: Mapping[str, int]
@@ -133,25 +133,25 @@ class Target(Protocol):
         """Where the target's candidates run when they run on this machine."""
 
     def absence(self) -> str | None:
-        """Returns why this machine cannot run or measure anything on the target, or None when it can."""
+        """Return why this machine cannot run or measure anything on the target, or None when it can."""
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of a workload's template, a part of a task's key; raises TargetError if there is none."""
+        """Return the version of a workload's template, a part of a task's key; raise TargetError if there is none."""
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Returns whether the anchor operator at a position in the network, from 0, runs here and not on the host."""
+        """Whether the anchor operator at a position in the network, from 0, runs here and not on the host."""
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns a workload of float32 in the type in which the target computes it.
+        """Return a workload of float32 in the type in which the target computes it.
 
         A dense layer has its weights stored as a file says, as the target would rather have them, or plainly.
         """
 
     def space(self, workload: Workload) -> Space:
-        """Returns the space of a workload; needs no compiler."""
+        """Return the space of a workload; needs no compiler."""
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config that is fast enough to be used without tuning; needs no compiler."""
+        """Return a valid config that is fast enough to be used without tuning; needs no compiler."""
 
 
 class Device(Target, Protocol):
@@ -180,50 +180,50 @@ class Device(Target, Protocol):
         """Where candidates run; building candidates disturbs only the processor."""
 
     def template(self, workload: Workload) -> Template:
-        """Returns the template of a workload's operator."""
+        """Return the template of a workload's operator."""
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Schedules a function without an anchor by default rules; never fails."""
+        """Schedule a function without an anchor by default rules; never fails."""
 
     def compiler_target(self) -> tvm.target.Target:
-        """Returns the target as TVM describes it."""
+        """Return the target as TVM describes it."""
 
     def compiler_pipeline(self) -> str:
-        """Returns the name of the TVM pipeline that lowers the target's kernels."""
+        """Return the name of the TVM pipeline that lowers the target's kernels."""
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Writes into a folder the objects that every library for the device is linked with, and returns them.
+        """Write into a folder the objects that every library for the device is linked with, and returns them.
 
         It raises MachineError if they cannot be compiled.
         """
 
     def environment(self) -> Mapping[str, str]:
-        """Returns the environment variables of a process that runs candidates."""
+        """Return the environment variables of a process that runs candidates."""
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        """Builds a candidate with the canonical epilogue (`anole.targets.shared.kernel.define`) into a file."""
+        """Build a candidate with the canonical epilogue (`anole.targets.shared.kernel.define`) into a file."""
 
-    def units(self) -> Sequence[Unit]:
-        """Returns the devices of this machine that match the target; raises TargetError if there is none."""
+    def units(self) -> Sequence[LocalDevice]:
+        """Return the devices of this machine that match the target; raises TargetError if there is none."""
 
     def runner(self, workload: Workload) -> Runner:
-        """Returns a runner for candidates of a workload in this process."""
+        """Return a runner for candidates of a workload in this process."""
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
-        """Returns a runner for candidates on the device of a server; raises TargetError if it has no such device."""
+        """Return a runner for candidates on the device of a server; raise TargetError if it has no such device."""
 
     def peak_gflops(self, dtype: str = "float32") -> float:
         """Measures in this process the speed that no kernel that multiplies numbers of one of `dtypes` can exceed."""
 
 
-class AnyBatch(Device, Protocol):
+class DynamicShapeDevice(Device, Protocol):
     """Hardware for which one build may serve a range of sizes."""
 
     def spread(self, workload: Workload, config: Config) -> Config:
-        """Returns a config with the same packed weights that suits other sizes than the workload's, too."""
+        """Return a config with the same packed weights that suits other sizes than the workload's, too."""
 
 
-class Observable(Device, Protocol):
+class ProfilableDevice(Device, Protocol):
     """A device on which each kernel can be timed while a whole network runs."""
 
     def copy_bytes_per_s(self) -> float:
@@ -238,20 +238,20 @@ class Simulator(Target, Protocol):
         """Where its candidates run."""
 
     def simulate(self, workload: Workload, config: Config) -> float:
-        """Returns the seconds of one run with the canonical epilogue (bias, shift, clip).
+        """Return the seconds of one run with the canonical epilogue (bias, shift, clip).
 
         It raises ConfigError if the config cannot be run; the message is the reason.
         """
 
 
 def named_object(name: str) -> Any:
-    """Imports and returns the object that ``module:object`` names."""
+    """Import and return the object that ``module:object`` names."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def version_of(workload: Workload, versions: Mapping[str, int], target: str) -> int:
-    """Returns the version of the template of a workload's operator; raises TargetError if there is none."""
+    """Return the version of the template of a workload's operator; raise TargetError if there is none."""
     if workload.operator not in versions:
         raise TargetError(f"{target} has no template for {workload.operator!r}; it has {', '.join(versions)}")
     return versions[workload.operator]

@@ -76,7 +76,7 @@ class Kind:
         detected: the settings that `describe` detects on this machine where they are left out.
         place: where candidates run; asked only of a kind with detected settings, before there is a description.
         measurable_elsewhere: whether another machine can measure candidates (``measure``).
-        observable: whether its targets are `Observable`, which profiling and refining (``refine``) need.
+        observable: whether its targets are `ProfilableDevice`, which profiling and refining (``refine``) need.
         inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
         commands: the click commands that it adds to `anole`, as ``module:object`` by their names.
         sections: the sections that it adds to the report, each an `anole.report.pages.figure.Section` as
@@ -117,7 +117,7 @@ class Kind:
 
 
 def read_space(entry: Mapping[str, Node]) -> None:
-    """Checks the setting ``space`` of an entry of ``targets``, if it has it; raises SpecError.
+    """Check the setting ``space`` of an entry of ``targets``, if it has it; raises SpecError.
 
     It says whether tuners search what experts left of a space, or all of it.
     """
@@ -126,15 +126,15 @@ def read_space(entry: Mapping[str, Node]) -> None:
 
 
 def described_space(space: str) -> dict[str, str]:
-    """Returns what a description says of the setting: nothing of the default, so that it changes no task's key."""
+    """Return what a description says of the setting: nothing of the default, so that it changes no task's key."""
     return {} if space == CONSTRAINED else {"space": space}
 
 
 def is_open(description: Mapping[str, Any]) -> bool:
-    """Returns whether a description asks for open spaces."""
+    """Whether a description asks for open spaces."""
     return description.get("space") == OPEN
 
 
 def plain_values(node: Node, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the values of an entry that are among the keys, in the entry's order, without checking them."""
+    """Return the values of an entry that are among the keys, in the entry's order, without checking them."""
     return {key: setting.value for key, setting in node.mapping().items() if key in keys}

@@ -115,12 +115,12 @@ class ExplorerContract:
 
 @cache
 def _measured() -> History:
-    """Returns a history that all tests share and none changes."""
+    """Return a history that all tests share and none changes."""
     return bowl().history(80)
 
 
 def _fitted(settings: Part[Surrogate]) -> Surrogate:
-    """Returns a surrogate that has learned the shared history."""
+    """Return a surrogate that has learned the shared history."""
     surrogate = settings.start(_measured().space)
     surrogate.fit(_measured())
     return surrogate

@@ -31,7 +31,7 @@ class Formula:
     asked: list[Config] = field(default_factory=list)
 
     def measurements(self, vectors: Vectors) -> list[Measurement]:
-        """Returns the measurements of n index vectors, shape (n, n_knobs), without recording them in `asked`."""
+        """Return the measurements of n index vectors, shape (n, n_knobs), without recording them in `asked`."""
         costs_s = self.cost_s(self.space.columns(vectors))
         return [
             Measurement(Status.RUN_ERROR, error="no result")
@@ -41,13 +41,13 @@ class Formula:
         ]
 
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Measures configs, one by one."""
+        """Measure configs, one by one."""
         for config in configs:
             self.asked.append(config)
             yield self.measurements(self.space.vector(config)[None])[0]
 
     def history(self, n: int, seed: int = 0) -> History:
-        """Returns a history of n random configs."""
+        """Return a history of n random configs."""
         history = History(self.space, self.flop)
         vectors = self.space.sample(n, np.random.default_rng(seed))
         history.add(vectors, self.measurements(vectors))
@@ -62,7 +62,7 @@ class Formula:
 
 
 def bowl(extent_f: int = 128, extent_x: int = 56) -> Formula:
-    """Returns a tiling formula with one optimum, interacting knobs, invalid configs and configs that fail."""
+    """Return a tiling formula with one optimum, interacting knobs, invalid configs and configs that fail."""
     space = Space(
         [
             split_knob("tile_f", extent_f, 4),
@@ -86,7 +86,7 @@ def bowl(extent_f: int = 128, extent_x: int = 56) -> Formula:
 
 
 def handful() -> Formula:
-    """Returns a formula over 12 configs, 8 of them valid."""
+    """Return a formula over 12 configs, 8 of them valid."""
     space = Space(
         [option_knob("a", [0, 1, 2, 3]), option_knob("b", [0, 1, 2])],
         [Constraint("a and b are too far apart", lambda c: np.abs(c["a"] - c["b"]) < 2)],
@@ -95,7 +95,7 @@ def handful() -> Formula:
 
 
 def rivals() -> Formula:
-    """Returns a formula with a choice of two algorithms; the second is faster at its best, and slower elsewhere."""
+    """Return a formula with a choice of two algorithms; the second is faster at its best, and slower elsewhere."""
     direct = bowl()
     space = union(
         {
@@ -113,24 +113,24 @@ def rivals() -> Formula:
 
 
 def islands(n: int, extent: int = 64) -> Formula:
-    """Returns a formula over two knobs whose fast configs lie on n islands, far apart, with all the rest slower.
+    """Return a formula over two knobs whose fast configs lie on n islands, far apart, with all the rest slower.
 
     The fastest 64 configs are shared about equally by the islands. The fastest one of all takes 1 ms.
     """
     rows = int(np.ceil(np.sqrt(n)))
     places = (np.stack(np.unravel_index(np.arange(n), (rows, rows)), axis=1) + 0.5) * extent / rows
-    centres = np.floor(places)
+    center = np.floor(places)
 
     def cost_s(columns: Columns) -> NDArray[np.float64]:
         points = np.stack([columns["a"], columns["b"]], axis=1)
-        distances = np.linalg.norm(points[:, None] - centres[None], axis=2).min(axis=1)
+        distances = np.linalg.norm(points[:, None] - center[None], axis=2).min(axis=1)
         return np.asarray(1e-3 * (1 + distances))
 
     return Formula(Space([option_knob(name, list(range(extent))) for name in "ab"]), cost_s)
 
 
 def ridge(n_pairs: int = 3, n_values: int = 32) -> Formula:
-    """Returns a formula in which two knobs of each agent must move together, in a space too large to enumerate.
+    """Return a formula in which two knobs of each agent must move together, in a space too large to enumerate.
 
     A step off a pair's diagonal loses two thirds of the pair's speed, and the best config, which takes 1 ms, is at the
     far end of all diagonals. So walks find it that have learned to follow a ridge, and random ones do not.

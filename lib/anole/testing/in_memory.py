@@ -25,7 +25,7 @@ def tune_in_memory(
     confirm_with: Measure | None = None,
     watch: Watch = NOBODY,
 ) -> Trial | Confirmation | None:
-    """Tunes one task as `anole tune` does, without a shard, a target or a worker process.
+    """Tune one task as `anole tune` does, without a shard, a target or a worker process.
 
     Args:
         subject: the task that is searched.

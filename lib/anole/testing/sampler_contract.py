@@ -92,6 +92,6 @@ class SamplerContract:
 
 
 def _candidates(history: History, n: int, seed: int) -> Candidates:
-    """Returns n random candidates with random scores, the best first."""
+    """Return n random candidates with random scores, the best first."""
     vectors = history.space.sample(n, np.random.default_rng(seed), exclude=history.visited)
     return Candidates(vectors, np.sort(np.random.default_rng(seed).random(len(vectors)))[::-1])

@@ -61,10 +61,10 @@ class SurrogateContract:
         scores = started.score(unseen.vectors)
         assert scores.shape == (400,) and scores.dtype == np.float64 and np.isfinite(scores).all()
         if started.fitted:
-            favourites = np.argsort(scores)[-40:]
+            favorites = np.argsort(scores)[-40:]
             # A surrogate with a spread may prefer uncertain configs; chance level is 0.5.
             least = 0.65 if started.spread(unseen.vectors).any() else 0.85
-            assert _ranks(unseen.scores)[favourites].mean() > least * 400
+            assert _ranks(unseen.scores)[favorites].mean() > least * 400
             assert 0.3 < scores.max() < 1.5
 
     def test_same_history_same_scores_one_by_one_or_together(self, surrogate: Part[Surrogate]) -> None:
@@ -119,7 +119,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 @cache
 def _measured() -> History:
-    """Returns a history that all tests share and none changes."""
+    """Return a history that all tests share and none changes."""
     return bowl().history(400)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from anole.errors import TargetError
 from anole.search.evaluators.fixed import Fixed
-from anole.targets import get_device, get_kind, get_observable, get_target
+from anole.targets import get_device, get_kind, get_profilable, get_target
 from anole.targets.base import Device, Place, Simulator, Target, named_object
 from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
@@ -149,7 +149,7 @@ class TargetContract:
 
     def test_what_is_observable_measures_how_fast_it_copies(self, target: Target) -> None:
         """The times of a network's kernels are compared with a roofline."""
-        observable = get_observable(target.description)
+        observable = get_profilable(target.description)
         if observable is None or observable.absence() is not None:
             pytest.skip("cannot be observed here")
         assert observable.copy_bytes_per_s() > 0

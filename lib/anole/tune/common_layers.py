@@ -7,7 +7,7 @@ from itertools import product
 
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-_MOST_FLOP = 1_300_000_000
+_MAX_FLOP = 1_300_000_000
 """Larger layers take longer to measure, and no other choices."""
 
 _GOLDEN = 0.6180339887498949
@@ -18,7 +18,7 @@ _CHANNELS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 768,
 
 
 def common_layers() -> list[Workload]:
-    """Returns some 200 layers in an order in which any first part has a share of each kind."""
+    """Return some 200 layers in an order in which any first part has a share of each kind."""
     kinds: list[list[Workload]] = [
         _convolutions(64, _SIZES, 1, 1),
         _convolutions(8, _SIZES[1:], 1, 2),
@@ -32,7 +32,7 @@ def common_layers() -> list[Workload]:
     ]
     places = [((at + 0.5) / len(kind), layer) for kind in kinds for at, layer in enumerate(kind)]
     ordered = (layer for _, layer in sorted(places, key=lambda place: place[0]))
-    return [layer for layer in dict.fromkeys(ordered) if layer.flop <= _MOST_FLOP]
+    return [layer for layer in dict.fromkeys(ordered) if layer.flop <= _MAX_FLOP]
 
 
 def _convolutions(n: int, sizes: Sequence[int], kernel: int, stride: int) -> list[Workload]:
@@ -46,6 +46,6 @@ def _convolution(size: int, inputs: int, outputs: int, kernel: int, stride: int,
 
 
 def _spread(n: int, *axes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Returns n combinations of values, spread over all of them."""
+    """Return n combinations of values, spread over all of them."""
     every = list(product(*axes))
     return [every[int((at + 0.5) * _GOLDEN % 1 * len(every))] for at in range(n)]

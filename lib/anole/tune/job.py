@@ -15,9 +15,9 @@ from anole.documents.receipt import MeasuredConfig, TuningReceipt
 from anole.errors import MeasureError, TargetError
 from anole.host.machine import host_facts, software_versions
 from anole.host.process import prepare
+from anole.measure.device_access import DeviceAccess
 from anole.measure.fault_filter import AnyMeasurer, measurer_of
 from anole.measure.simulation import SimulatedMeasurer
-from anole.measure.device_access import Site
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
@@ -64,13 +64,13 @@ class TaskTuning:
         measurers: Measurers,
         *,
         limit: int | None = None,
-        site: Site | None = None,
+        site: DeviceAccess | None = None,
         watch: Watch = NOBODY,
     ) -> None:
         self.task = task
         self._options, self._settings, self._limit = options, options.settings, limit
         self._target, self._site, self._remote = get_target(task.target), site, site.remote if site else None
-        self._measurers, self._told = measurers, watch
+        self._measurers, self._describe = measurers, watch
         self._stack = ExitStack()
         self._search: Search | None = None
 
@@ -86,10 +86,10 @@ class TaskTuning:
             versions=software_versions(),
         )
         if not shard_path(self._options.shards_dir, run).exists():
-            self._refuse_absence()  # before the new shard's first line says that this machine measured it
+            self._check_absence()  # before the new shard's first line says that this machine measured it
         self._shard = self._stack.enter_context(Shard.open(self._options.shards_dir, run, self.task, wait=True))
         recording = Watch(self._shard.append_iteration, self._shard.append_trial, self._shard.append_confirmation)
-        self._watch = recording.then(self._told)
+        self._watch = recording.then(self._describe)
         self._recorded = self._shard.trials[: self._limit]
         self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
         if not self._is_complete and self._target.place is not Place.SIMULATOR:
@@ -127,18 +127,18 @@ class TaskTuning:
         return 1.0 if self._search is None else self._search.expected_gain
 
     def advance(self, n_trials: int) -> None:
-        """Tunes until the task has `n_trials` trials in total or is done."""
+        """Tune until the task has `n_trials` trials in total or is done."""
         if self._is_complete:
             return
         if self._limit is not None:
-            self._refuse_absence()
+            self._check_absence()
         if self._search is None:
             self._search = Search(self._subject(), self._settings, seed=self._options.seed, recorded=self._recorded)
         with self._telling_what_is_kept():
             tune(self._search, self._measure, n_trials, self._watch)
 
     def measure_failures_again(self) -> None:
-        """Measures the recorded trials again that the machine may have made fail; call it before `advance`.
+        """Measure the recorded trials again that the machine may have made fail; call it before `advance`.
 
         Each new measurement is stored at once, and takes the place of the earlier one.
         """
@@ -156,7 +156,7 @@ class TaskTuning:
         logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))
 
     def receipt(self, n_trials: int) -> TuningReceipt:
-        """Confirms the fastest trials, unless the shard has more than the budget allows, and returns the receipt."""
+        """Confirm the fastest trials, unless the shard has more than the budget allows, and returns the receipt."""
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
         able = self._target.place is not Place.SIMULATOR and self._absence is None
@@ -196,7 +196,7 @@ class TaskTuning:
 
     @contextmanager
     def _telling_what_is_kept(self) -> Iterator[None]:
-        """Adds to an error of measuring where the next run continues."""
+        """Add to an error of measuring where the next run continues."""
         try:
             yield
         except MeasureError as error:
@@ -207,8 +207,8 @@ class TaskTuning:
         """Why candidates cannot be measured; None where they can, on this machine or another one."""
         return None if self._remote is not None else self._target.absence()
 
-    def _refuse_absence(self) -> None:
-        """Raises TargetError unless candidates can be measured."""
+    def _check_absence(self) -> None:
+        """Raise TargetError unless candidates can be measured."""
         if (absence := self._absence) is not None:
             raise TargetError(f"{self.task.label}: is not measured here: {absence}")
 
@@ -227,7 +227,7 @@ class TaskTuning:
         return Subject(space, workload.flop, self.task.key, prior, self._target.default_config(workload))
 
     def _measure(self, configs: Sequence[Config]) -> Iterable[Measurement]:
-        self._refuse_absence()
+        self._check_absence()
         return self._measurer().measure(configs)
 
     def _confirm(self, configs: Sequence[Config]) -> Iterable[Measurement]:
@@ -244,6 +244,6 @@ class TaskTuning:
 
 
 def _measured(ranking: Iterable[Trial | Confirmation]) -> tuple[MeasuredConfig, ...]:
-    """Returns the configs that worked, with their latencies."""
+    """Return the configs that worked, with their latencies."""
     latencies = ((each.config, each.measurement.latency_s) for each in ranking)
     return tuple(MeasuredConfig(config, latency_s) for config, latency_s in latencies if latency_s is not None)

@@ -8,7 +8,7 @@ from typing import Self
 
 from anole.measure.fault_filter import AnyMeasurer
 
-_MOST_OPEN = 8
+_MAX_OPEN_MEASURERS = 8
 
 
 class Measurers:
@@ -29,10 +29,10 @@ class Measurers:
                 stack.push(opened)
 
     def of(self, task_key: str, start: Callable[[], AnyMeasurer]) -> AnyMeasurer:
-        """Returns the open measurer of a task; if it has none, enters one that `start` makes."""
+        """Return the open measurer of a task; if it has none, enters one that `start` makes."""
         opened = self._open.pop(task_key, None)
         if opened is None:
-            if len(self._open) == _MOST_OPEN:
+            if len(self._open) == _MAX_OPEN_MEASURERS:
                 self._open.pop(next(iter(self._open))).__exit__()
             opened = start()
             opened.__enter__()

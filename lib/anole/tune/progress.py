@@ -46,7 +46,7 @@ class Progress:
         self._began_at_s, self._logged_at_s = time.monotonic(), float("-inf")
 
     def update(self, done: int, best_gflops: float, failures: int, most: float = inf) -> None:
-        """Shows the current state, of which at most so many trials can come."""
+        """Show the current state, of which at most so many trials can come."""
         self.total = int(min(self.total, most))
         self._bar.update(self._task, total=self.total, completed=done, best=best_gflops, failures=failures)
         self._is_known = True

@@ -13,18 +13,18 @@ from pathlib import Path
 from anole.documents import layout
 from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import SharedReceipts, TuningReceipt, write_receipt
-from anole.measure.device_access import site_of
+from anole.measure.device_access import device_access
 from anole.record import Status
 from anole.search.budget import spend
 from anole.search.watch import Watch
 from anole.targets import get_target
 from anole.targets.base import Place
 from anole.task import Task
+from anole.text_format import counted
 from anole.tune.job import SUSPECT, TaskTuning
 from anole.tune.measurers import Measurers
 from anole.tune.options import TuneOptions
 from anole.tune.progress import Progress
-from anole.text_format import counted
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 def tune_task(
     task_path: Path, options: TuneOptions, receipt_path: Path | None = None, *, failures_again: bool = False
 ) -> None:
-    """Tunes one task and writes its receipt.
+    """Tune one task and write its receipt.
 
     The run's shard is resumed: a larger budget measures only the difference, and a smaller one measures nothing and
     writes a receipt of the first trials. If another process tunes the same run, this one waits for it.
@@ -60,7 +60,7 @@ def tune_task(
 def tune_model(
     manifest_path: Path, tasks_dir: Path, options: TuneOptions, receipts_path: Path, seconds: float = math.inf
 ) -> None:
-    """Tunes all tasks of a model with one shared budget and writes their receipts.
+    """Tune all tasks of a model with one shared budget and write their receipts.
 
     Trials go to the tasks with the greatest expected saving: slow and frequent tasks that still gained in their
     last iterations. After so many seconds of searching and measuring, in which an earlier run's count, no further ones
@@ -79,7 +79,7 @@ def tune_model(
 
 
 def record_trials(tasks: Sequence[Task], options: TuneOptions, seconds: float = math.inf) -> int:
-    """Runs the trials of tasks one after the other, and returns how many tasks have all of theirs.
+    """Run the trials of tasks one after the other, and return how many tasks have all of theirs.
 
     Recorded trials are not measured again, no task is begun after so many seconds, and no receipts are written. Errors
     are raised as in `tune_task`.
@@ -134,13 +134,15 @@ class _Claim:
 def _claims(
     label: str, weights: Mapping[Task, int], options: TuneOptions, limit: int | None = None
 ) -> Iterator[Sequence[_Claim]]:
-    """Enters the tunings of tasks of one target, which share processes and a line of progress."""
+    """Enter the tunings of tasks of one target, which share processes and a line of progress."""
     claims: list[_Claim] = []
     with ExitStack() as stack:
         enter = stack.enter_context
         progress = enter(Progress(label, options.n_trials))
         target = next((get_target(task.target) for task in weights), None)
-        site = None if target is None or target.place is Place.SIMULATOR else enter(site_of(target, options.remote))
+        site = (
+            None if target is None or target.place is Place.SIMULATOR else enter(device_access(target, options.remote))
+        )
         measurers = enter(Measurers())
         watch = Watch(trial=lambda _: progress.update(*_overall(claims)))
         for task, weight in weights.items():
@@ -151,7 +153,7 @@ def _claims(
 
 
 def _tell(receipt: TuningReceipt, task_path: Path) -> None:
-    """Logs what came of a task and, where nothing worked, what to do if the machine was at fault."""
+    """Log what came of a task and, where nothing worked, what to do if the machine was at fault."""
     logger.info("%s", receipt)
     if receipt.status == "failed" and SUSPECT.intersection(receipt.statuses):
         command = f"anole tune {task_path} --seed {receipt.seed} --trials {receipt.measured} --again failures"
@@ -159,7 +161,7 @@ def _tell(receipt: TuningReceipt, task_path: Path) -> None:
 
 
 def _overall(claims: Sequence[_Claim]) -> tuple[int, float, int, float]:
-    """Returns the trials, the overall speed in GFLOP/s (0 before a success), the failures, and the most trials."""
+    """Return the trials, the overall speed in GFLOP/s (0 before a success), the failures, and the most trials."""
     trials = [trial for claim in claims for trial in claim.tuning.trials]
     failures = sum(trial.measurement.status is not Status.OK for trial in trials)
     flop = sum(claim.weight * claim.tuning.task.workload.flop for claim in claims)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> list[Source]:
-    """Returns the longest run of each of the tasks that are most similar to a task.
+    """Return the longest run of each of the tasks that are most similar to a task.
 
     Tasks are similar if they have the same operator, template and target; the less the logarithms of their shapes
     differ, the more similar they are. Other runs of the task itself do not count, so that repeated runs stay
@@ -51,7 +51,7 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
 
 
 def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Examples | None:
-    """Returns the trials of other tasks' runs as examples with the features of a space.
+    """Return the trials of other tasks' runs as examples with the features of a space.
 
     Features are matched by name; features that a source lacks are 0. A score is relative to the best of its own run.
     A run whose shard is gone or whose template has changed is skipped, which is logged. None if there are no examples.
@@ -69,7 +69,7 @@ def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Exa
 
 
 def _relatives(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
-    """Yields the folders of the shards of similar tasks, with their workloads."""
+    """Yield the folders of the shards of similar tasks, with their workloads."""
     kin = (task.workload.operator, task.template_version, dict(task.target))
     for path in shard_paths(shards_dir):
         if path.parent.name == task.key or is_copy(path):
@@ -83,7 +83,7 @@ def _relatives(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
 
 
 def _readable(read: Callable[[Path], _Content | None], path: Path) -> _Content | None:
-    """Returns what is read of a shard; None if it cannot be read, which is logged."""
+    """Return what is read of a shard; None if it cannot be read, which is logged."""
     try:
         return read(path)
     except StoreError as error:
@@ -100,14 +100,14 @@ def _distance(one: Workload, other: Workload) -> float:
 
 
 def _logarithms(plain: dict[str, Any]) -> NDArray[np.float64]:
-    """Returns the base-2 logarithms of 1 + each number of a plain workload, in order."""
+    """Return the base-2 logarithms of 1 + each number of a plain workload, in order."""
     flat = (value if isinstance(value, (list, tuple)) else [value] for value in plain.values())
     numbers = [number for values in flat for number in values if isinstance(number, (int, float))]
     return np.log2(np.array(numbers, dtype=np.float64) + 1)
 
 
 def _examples(task: Task, trials: Sequence[Trial], space: Space) -> Examples | None:
-    """Returns the trials of another task as examples in a space's features, or None when none of them fits."""
+    """Return the trials of another task as examples in a space's features, or None when none of them fits."""
     own = get_target(task.target).space(task.workload)
     try:
         vectors = own.vectors_of(trial.config for trial in trials)

@@ -16,39 +16,39 @@ from anole.targets.shared.recurrence import LANES, Recurrence
 from anole.targets.shared.recurrent_kernel import recurrent_function
 from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated, only_if
 
-_MOST_THREADS = 1024
+_MAX_THREADS = 1024
 """The most threads of a block on any GPU."""
 
-_MOST_HIDDEN = 3072
+_MAX_HIDDEN = 3072
 """Hidden units whose states fit into the shared memory of 48 KiB that every GPU has: at most four numbers for each."""
 
 
 def schedule_recurrence(recurrence: Recurrence) -> tirx.PrimFunc:
-    """Returns the kernel of a recurrent layer for a GPU.
+    """Return the kernel of a recurrent layer for a GPU.
 
     Raises:
-        TargetError: the layer is quantised, or too large.
+        TargetError: the layer is quantized, or too large.
     """
     if recurrence.quantized:
-        raise TargetError("cuda: a recurrent layer whose state is quantised runs on cpu only")
-    if recurrence.padded > _MOST_HIDDEN:
-        raise TargetError(f"cuda: found a recurrent layer of {recurrence.hidden} hidden units; at most {_MOST_HIDDEN}")
+        raise TargetError("cuda: a recurrent layer whose state is quantized runs on cpu only")
+    if recurrence.padded > _MAX_HIDDEN:
+        raise TargetError(f"cuda: found a recurrent layer of {recurrence.hidden} hidden units; at most {_MAX_HIDDEN}")
     with recurrent_function(recurrence) as (builder, arguments):
         _Kernel(recurrence, arguments).write()
     return builder.get()
 
 
 class _Kernel(RecurrentStep):
-    """States are in shared memory, and TVM synchronises the threads between the loops over hidden units."""
+    """States are in shared memory, and TVM synchronizes the threads between the loops over hidden units."""
 
     def __init__(self, recurrence: Recurrence, arguments: Arguments) -> None:
         super().__init__(recurrence, arguments)
         self._allocate((recurrence.padded,), scope="shared")
-        blocks = max(n for n in range(1, _MOST_THREADS // LANES + 1) if recurrence.blocks % n == 0)
+        blocks = max(n for n in range(1, _MAX_THREADS // LANES + 1) if recurrence.blocks % n == 0)
         self._threads = blocks * LANES
 
     def write(self) -> None:
-        """Writes the whole kernel."""
+        """Write the whole kernel."""
         own = self._own
         with T.thread_binding(0, own.directions * self._batch, thread="blockIdx.x") as index:
             direction, row = index // self._batch, index % self._batch
@@ -63,7 +63,7 @@ class _Kernel(RecurrentStep):
             self.end(place)
 
     def _each_unit(self, act: Callable[[Value], None]) -> None:
-        """Writes statements that the threads share."""
+        """Write statements that the threads share."""
         chunks = self._own.padded // self._threads
         with T.serial(0, chunks) as chunk, T.thread_binding(0, self._threads, thread="threadIdx.x") as thread:
             act(chunk * self._threads + thread)

@@ -24,7 +24,7 @@ _RULES = (
 
 
 def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
-    """Returns an equivalent function that runs on the GPU.
+    """Return an equivalent function that runs on the GPU.
 
     It never fails: if a rule cannot schedule the function, or TVM cannot build its result, the next rule is tried. If
     no rule is left, the function stays unscheduled, for the host, and a warning says so.
@@ -45,7 +45,7 @@ def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pri
 
 
 def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
-    """Returns the function as scheduled by one rule, or None if the rule does not apply to all of it."""
+    """Return the function as scheduled by one rule, or None if the rule does not apply to all of it."""
     with target:
         # A block that is inlined twice defines its variables twice.
         module = s_tir.transform.ConvertSSA()(dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func})))
@@ -58,7 +58,7 @@ def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Ta
 
 
 def _is_on_gpu(func: tirx.PrimFunc) -> bool:
-    """Returns whether threads run every block; what a rule forgets, such as a second result, is a loop of the host."""
+    """Whether threads run every block; what a rule forgets, such as a second result, is a loop of the host."""
     blocks = s_tir.Schedule(func)
     loops = [[blocks.get(loop) for loop in blocks.get_loops(block)] for block in blocks_of(blocks)]
     return all(any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in own) for own in loops)

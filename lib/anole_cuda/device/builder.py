@@ -36,7 +36,7 @@ _LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
 
 
 def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Returns TVM's target; its host is the processor that compiles."""
+    """Return TVM's target; its host is the processor that compiles."""
     limits = BlockLimits(**description["limits"])
     cuda = {
         "kind": "cuda",
@@ -50,7 +50,7 @@ def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
 
 
 def compile_kernel(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
-    """Compiles a scheduled function for the target and its host."""
+    """Compile a scheduled function for the target and its host."""
     prepare_to_compile()
     # Within the target's scope the CUDA compiler finds the architecture; otherwise it would ask a GPU.
     with cuda_target(description) as target:
@@ -58,7 +58,7 @@ def compile_kernel(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
 
 
 def source(func: tirx.PrimFunc, description: Mapping[str, Any]) -> str:
-    """Returns the CUDA C++ that TVM generates for a scheduled function."""
+    """Return the CUDA C++ that TVM generates for a scheduled function."""
     with source_only():
         return str(compile_kernel(func, description).mod.imports[0].inspect_source())
 
@@ -66,7 +66,7 @@ def source(func: tirx.PrimFunc, description: Mapping[str, Any]) -> str:
 def build(
     template: Template, workload: Workload, config: Config, description: Mapping[str, Any], artifact: Path
 ) -> None:
-    """Builds one candidate into a shared library."""
+    """Build one candidate into a shared library."""
     check_architecture(description["arch"])
     func = template.schedule(define(template, workload, config), workload, config)
     compile_kernel(func, description).export_library(str(artifact), fcompile=link)
@@ -74,7 +74,7 @@ def build(
 
 @cache
 def prepare_to_compile() -> None:
-    """Enables TVM to compile CUDA C++ to binaries in this process.
+    """Enable TVM to compile CUDA C++ to binaries in this process.
 
     The environment variable ``ANOLE_CUDA_COMPILER`` names a program that does it in the place of NVRTC. Its arguments
     are the files of the source and of the binary.
@@ -98,7 +98,7 @@ def prepare_to_compile() -> None:
 
 @contextmanager
 def source_only() -> Iterator[None]:
-    """Keeps TVM from compiling the CUDA C++ that it generates, which takes most of the time."""
+    """Keep TVM from compiling the CUDA C++ that it generates, which takes most of the time."""
     compiler = tvm_ffi.get_global_func(_COMPILER)
     tvm_ffi.register_global_func(_COMPILER, lambda code: bytearray(1), override=True)
     try:
@@ -108,7 +108,7 @@ def source_only() -> Iterator[None]:
 
 
 def _compile(compiler: str, code: str) -> bytearray:
-    """Returns the binary that a program makes of CUDA C++."""
+    """Return the binary that a program makes of CUDA C++."""
     with TemporaryDirectory(prefix="anole-") as folder:
         source, binary = Path(folder) / "kernels.cu", Path(folder) / "kernels.bin"
         source.write_text(code, encoding="utf-8")
@@ -119,7 +119,7 @@ def _compile(compiler: str, code: str) -> bytearray:
 
 
 def _load_driver() -> None:
-    """Loads the driver's library, or an empty one in its place."""
+    """Load the driver's library, or an empty one in its place."""
     try:
         ctypes.CDLL(_DRIVER, mode=_LAZY)
         return

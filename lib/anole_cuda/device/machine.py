@@ -45,7 +45,7 @@ class Gpu:
 
 
 def present_gpus() -> tuple[Gpu, ...]:
-    """Returns the GPUs that this process may use, restricted by ``CUDA_VISIBLE_DEVICES`` if it is set."""
+    """Return the GPUs that this process may use, restricted by ``CUDA_VISIBLE_DEVICES`` if it is set."""
     rows = filter(None, (_GPU.match(line.strip()) for line in _said(*_QUERY).splitlines()))
     gpus = tuple(Gpu(f"sm_{row[1]}{row[2]}", int(row[3]), row[4], row[5]) for row in rows)
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -58,20 +58,20 @@ def present_gpus() -> tuple[Gpu, ...]:
 
 
 def find_nvcc() -> str | None:
-    """Returns the path of nvcc, or None."""
+    """Return the path of nvcc, or None."""
     usual = Path("/usr/local/cuda/bin/nvcc")
     return shutil.which("nvcc") or (str(usual) if usual.is_file() else None)
 
 
 def nvcc_version() -> str | None:
-    """Returns nvcc's version, or None if none runs."""
+    """Return nvcc's version, or None if none runs."""
     nvcc = find_nvcc()
     found = re.search(r"release [\d.]+, V([\d.]+)", _said(nvcc, "--version") if nvcc else "")
     return found[1] if found else None
 
 
 def _said(*command: str) -> str:
-    """Returns what a program says; nothing if it fails or cannot be started."""
+    """Return what a program says; nothing if it fails or cannot be started."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S).stdout
     except (OSError, subprocess.SubprocessError):
@@ -79,20 +79,20 @@ def _said(*command: str) -> str:
 
 
 def nvrtc_version() -> str | None:
-    """Returns the version of the NVRTC that Python can load, or None."""
+    """Return the version of the NVRTC that Python can load, or None."""
     found = _ask_nvrtc("nvrtcVersion")
     return f"{found[0]}.{found[1]} (cuda-bindings {metadata.version('cuda-bindings')})" if found else None
 
 
 @cache
 def compiled_architectures() -> tuple[str, ...]:
-    """Returns the architectures that NVRTC compiles for; nothing if it cannot be loaded."""
+    """Return the architectures that NVRTC compiles for; nothing if it cannot be loaded."""
     found = _ask_nvrtc("nvrtcGetSupportedArchs")
     return tuple(f"sm_{number}" for number in found[0]) if found else ()
 
 
 def _ask_nvrtc(function: str) -> Sequence[Any] | None:
-    """Returns the results of one of NVRTC's functions, or None if it fails or cannot be loaded."""
+    """Return the results of one of NVRTC's functions, or None if it fails or cannot be loaded."""
     try:
         from cuda.bindings import nvrtc
 
@@ -119,7 +119,7 @@ def check_architecture(arch: str) -> None:
 
 
 def compiler_environment() -> dict[str, str]:
-    """Returns the environment variables through which TVM's NVRTC call finds CUDA's headers.
+    """Return the environment variables through which TVM's NVRTC call finds CUDA's headers.
 
     By itself, TVM takes the folder above nvcc's, which is wrong for a wrapper script and requires nvcc.
     """
@@ -134,14 +134,14 @@ def compiler_environment() -> dict[str, str]:
 
 
 def _packaged() -> list[Path]:
-    """Returns the header folders of PyPI's CUDA packages."""
+    """Return the header folders of PyPI's CUDA packages."""
     package = find_spec("nvidia")
     folders = [Path(place) for place in package.submodule_search_locations or ()] if package else []
     return [path for folder in folders for path in sorted(folder.glob("cu[0-9]*"), reverse=True)]
 
 
 def compilers() -> str:
-    """Returns, for people, which compilers are installed and which of them builds."""
+    """Return, for people, which compilers are installed and which of them builds."""
     nvcc, nvrtc = nvcc_version(), nvrtc_version()
     found = [f"{name} {version}" for name, version in (("NVRTC", nvrtc), ("nvcc", nvcc)) if version]
     return ", ".join(found) or "MISSING: neither NVRTC (cuda-bindings) nor nvcc, nothing can be built for CUDA"

@@ -58,7 +58,7 @@ class Multiprocessor:
 
     @classmethod
     def of(cls, arch: str) -> Multiprocessor:
-        """Returns that of an architecture, such as ``sm_90``."""
+        """Return that of an architecture, such as ``sm_90``."""
         return _KNOWN[arch]
 
     @property
@@ -67,7 +67,7 @@ class Multiprocessor:
         return 2.0 * self.multiprocessors * self.lanes * self.clock_hz
 
     def resident_blocks(self, threads: Count, registers: Count, shared_bytes: Count) -> Count:
-        """Returns how many blocks a multiprocessor holds at once, as NVIDIA's occupancy calculator counts.
+        """Return how many blocks a multiprocessor holds at once, as NVIDIA's occupancy calculator counts.
 
         The registers are those of a thread, and the shared memory is that of a block.
         """
@@ -80,8 +80,8 @@ class Multiprocessor:
         held = np.minimum(np.minimum(self.warps, warps_by_registers) // warps, np.minimum(self.blocks, by_shared))
         return held if held.ndim else int(held)
 
-    def most_registers(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the most registers of a thread with which a block of so many threads still fits, shape (n,)."""
+    def max_registers(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the most registers of a thread with which a block of so many threads still fits, shape (n,)."""
         of_scheduler = -(-threads // (self.warp * self.schedulers))
         of_warp = self.registers // self.schedulers // of_scheduler // self.register_unit * self.register_unit
         return np.minimum(self.thread_registers, of_warp // self.warp)

@@ -23,7 +23,7 @@ _BURSTS = 20
 
 
 def peak_kernel(n_blocks: int) -> tirx.PrimFunc:
-    """Returns a scheduled kernel of independent multiply-adds in registers, whose blocks fill the multiprocessors."""
+    """Return a scheduled kernel of independent multiply-adds in registers, whose blocks fill the multiprocessors."""
     sch = s_tir.Schedule(_define(n_blocks))
     block = sch.get_sblock("peak")
     accumulators = sch.cache_write(block, 0, "local")
@@ -39,7 +39,7 @@ def peak_kernel(n_blocks: int) -> tirx.PrimFunc:
 
 
 def peak_gflops(description: Mapping[str, Any]) -> float:
-    """Measures the first visible GPU: the best of many short bursts.
+    """Measure the first visible GPU: the best of many short bursts.
 
     Raises:
         TargetError: there is no such GPU.
@@ -59,7 +59,7 @@ def peak_gflops(description: Mapping[str, Any]) -> float:
 
 
 def flop(n_blocks: int) -> int:
-    """Returns the floating-point operations of one run of the kernel."""
+    """Return the floating-point operations of one run of the kernel."""
     return 2 * n_blocks * _THREADS * _ACCUMULATORS * _STEPS
 
 

@@ -10,14 +10,14 @@ from anole.targets.base import Template
 from anole.targets.rpc.runner import Conditions, SessionRunner, telling_loss
 from anole.task import Workload
 
-_MOST_L2_BYTES = 128 << 20
+_MAX_L2_BYTES = 128 << 20
 """Upper bound of any GPU's L2 cache, for GPUs that do not report its size."""
 
 _WARM_UP_S = 0.5
 
 
 def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
-    """Returns the first GPU of a session.
+    """Return the first GPU of a session.
 
     Raises:
         TargetError: there is none, or it is of another architecture.
@@ -41,7 +41,7 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
 
 
 def cuda_runner(template: Template, workload: Workload, arch: str, session: rpc.RPCSession) -> SessionRunner:
-    """Returns a runner of candidates on the first GPU of a session; as in a network, their inputs are not in L2.
+    """Return a runner of candidates on the first GPU of a session; as in a network, their inputs are not in L2.
 
     Raises:
         TargetError: there is no such GPU.
@@ -49,6 +49,6 @@ def cuda_runner(template: Template, workload: Workload, arch: str, session: rpc.
     """
     device = find_gpu(arch, session)
     with telling_loss(session):
-        cache_bytes = device.l2_cache_size_bytes or _MOST_L2_BYTES
+        cache_bytes = device.l2_cache_size_bytes or _MAX_L2_BYTES
     conditions = Conditions({"cache_flush_bytes": int(cache_bytes)}, _WARM_UP_S)
     return SessionRunner(template, workload, session, device, conditions)

@@ -29,55 +29,55 @@ V100 agree with the model where it gains so much, and where it loses (docs/resul
 
 @cache
 def space_of(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    """Returns the space of a workload, with a choice of algorithm where there is one."""
+    """Return the space of a workload, with a choice of algorithm where there is one."""
     algorithms = _algorithms(limits, gpu, w)
     return union(algorithms) if len(algorithms) > 1 else algorithms[DIRECT]
 
 
 def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Config:
-    """Returns a valid config of most merit; where there is a choice, Winograd's only if it is clearly faster."""
+    """Return a valid config of most merit; where there is a choice, Winograd's only if it is clearly faster."""
     algorithms = _algorithms(limits, gpu, w)
     if len(algorithms) == 1:
-        return algorithms[DIRECT].best_drawn
+        return algorithms[DIRECT].best_sampled
     speeds = {name: _best_speed(space) for name, space in algorithms.items()}
     chosen = WINOGRAD if speeds[WINOGRAD] >= _GAIN * speeds[DIRECT] else DIRECT
-    return {ALGORITHM: chosen, **algorithms[chosen].best_drawn}
+    return {ALGORITHM: chosen, **algorithms[chosen].best_sampled}
 
 
 @cache
 def open_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    """Returns the knobs of `direct_space` without its constraints."""
+    """Return the knobs of `direct_space` without its constraints."""
     return direct_space(limits, gpu, w).opened()
 
 
 def direct_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    """Returns the space of one algorithm: of a convolution, the direct one."""
+    """Return the space of one algorithm: of a convolution, the direct one."""
     if isinstance(w, Conv2d):
         return conv2d_space(limits, gpu, w)
     return gemv_space(limits, gpu, w) if has_few_rows(w) else product_space(limits, gpu, w)
 
 
 def _algorithms(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> dict[str, Space]:
-    """Returns the space of each algorithm of a workload."""
+    """Return the space of each algorithm of a workload."""
     direct = {DIRECT: direct_space(limits, gpu, w)}
     return {**direct, WINOGRAD: winograd_space(limits, gpu, w)} if _has_choice(w) else direct
 
 
 def _has_choice(w: Workload) -> TypeGuard[Conv2d]:
-    """Returns whether a workload is a convolution that may be direct or Winograd's."""
+    """Whether a workload is a convolution that may be direct or Winograd's."""
     return isinstance(w, Conv2d) and can_winograd(w) and not is_depthwise(w) and not w.exact
 
 
 def _best_speed(space: Space) -> float:
-    """Returns the modelled speed of a space's best config; 0 if the device has room for none."""
+    """Return the modeled speed of a space's best config; 0 if the device has room for none."""
     try:
-        return space.merit_of(space.best_drawn)
+        return space.merit_of(space.best_sampled)
     except ConfigError:
         return 0.0
 
 
 def template_of(w: Workload, *, direct: bool) -> Template:
-    """Returns the template of a workload; a convolution that could also be Winograd's may be wanted direct."""
+    """Return the template of a workload; a convolution that could also be Winograd's may be wanted direct."""
     from anole.targets.shared.templates import ChoiceTemplate
     from anole_cuda.templates.conv2d import Conv2dTemplate, DepthwiseTemplate
     from anole_cuda.templates.gemv import GemvTemplate

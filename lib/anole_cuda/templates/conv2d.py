@@ -23,21 +23,21 @@ class Conv2dTemplate:
     """Direct convolution with any number of groups; `conv2d_space` says what its knobs mean."""
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
-        """Returns (panels, kernel height, kernel width, in, panel width)."""
+        """Return (panels, kernel height, kernel width, in, panel width)."""
         panel, channels = panel_width(config["tile_f"]), workload.in_channels // workload.groups
         return (workload.out_channels // panel, *workload.kernel, channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns HWIO weights in panels, each of which one block of threads reads."""
+        """Return HWIO weights in panels, each of which one block of threads reads."""
         return in_panels(weight, panel_width(config["tile_f"]))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        """Return the convolution of NHWC data with packed weights, as NHWC."""
         size = (workload.out_height, workload.out_width, workload.out_channels)
         return anchor.convolve(workload, anchor.pad(workload, data), packed, size)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -56,15 +56,15 @@ class DepthwiseTemplate:
     """Depthwise convolution; `conv2d_space` says what its knobs mean."""
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
-        """Returns (kernel height, kernel width, channels)."""
+        """Return (kernel height, kernel width, channels)."""
         return (*workload.kernel, workload.out_channels)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns HWIO weights, in which neighbouring channels are already contiguous."""
+        """Return HWIO weights, in which neighbouring channels are already contiguous."""
         return np.ascontiguousarray(weight[:, :, 0, :])
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        """Return the convolution of NHWC data with packed weights, as NHWC."""
         w = workload
         padded = anchor.pad(w, data)
         ry = te.reduce_axis((0, w.kernel[0]), "ry")
@@ -78,7 +78,7 @@ class DepthwiseTemplate:
         return te.compute(shape, point, name="depthwise", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)

@@ -28,13 +28,13 @@ PADDING = 8
 
 
 def is_depthwise(w: Conv2d) -> bool:
-    """Returns whether every channel is convolved with its own kernel."""
+    """Whether every channel is convolved with its own kernel."""
     return w.groups == w.in_channels == w.out_channels
 
 
 @cache
 def conv2d_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
-    """Returns the space of a convolution.
+    """Return the space of a convolution.
 
     Knobs, with the papers' names (Chameleon, Table 1) and AutoTVM's values: ``tile_f``, ``tile_y``, ``tile_x`` split
     into (block, virtual thread, thread, inner), where f counts the filters of one group; ``tile_rc``, ``tile_ry``,
@@ -60,7 +60,7 @@ def conv2d_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
 
 
 def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
-    """Returns what the kernels of n configs do."""
+    """Return what the kernels of n configs do."""
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = _reduction(w, columns)
     steps, panel = rc[:, 1] * ry[:, 1] * rx[:, 1], f[:, 1:].prod(axis=1)
@@ -93,7 +93,7 @@ def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
 
 
 def conv2d_usage(w: Conv2d, columns: Columns) -> Usage:
-    """Returns the usage of n configs."""
+    """Return the usage of n configs."""
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = (split[:, 1] for split in _reduction(w, columns))
     rows, row_columns = windows(w, y, x, ry, rx)
@@ -102,19 +102,19 @@ def conv2d_usage(w: Conv2d, columns: Columns) -> Usage:
 
 
 def _reduction(w: Conv2d, columns: Columns) -> list[NDArray[np.int64]]:
-    """Returns the splits of channels, rows and columns of the kernel into (outer, inner), shape (n, 2) each."""
+    """Return the splits of channels, rows and columns of the kernel into (outer, inner), shape (n, 2) each."""
     if is_depthwise(w):
         return [np.tile([1, length], (len(columns["tile_f"]), 1)) for length in (1, *w.kernel)]
     return [columns[f"tile_{name}"] for name in ("rc", "ry", "rx")]
 
 
 def _staged_channels(w: Conv2d, columns: Columns) -> Counts:
-    """Returns the channels of data that a block stages at once, shape (n,)."""
+    """Return the channels of data that a block stages at once, shape (n,)."""
     return columns["tile_f"][:, 1:].prod(axis=1) if is_depthwise(w) else columns["tile_rc"][:, 1]
 
 
 def windows(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, rx: Counts) -> tuple[Counts, Counts]:
-    """Returns the rows and columns of data that a block stages at once, shape (n,) each.
+    """Return the rows and columns of data that a block stages at once, shape (n,) each.
 
     Rows and columns are split four ways, shape (n, 4); `ry` and `rx` of the kernel's are multiplied with in a stage.
     """
@@ -123,19 +123,19 @@ def windows(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, r
 
 
 def window_reads(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, rx: Counts) -> Counts:
-    """Returns how many pixels a thread reads in a stage without loops, where windows share them; as for `windows`."""
+    """Return how many pixels a thread reads in a stage without loops, where windows share them; as for `windows`."""
     rows = np.minimum(_window(y[:, 3], w.strides[0], ry, w.dilation[0]), y[:, 3] * ry)
     row_columns = np.minimum(_window(x[:, 3], w.strides[1], rx, w.dilation[1]), x[:, 3] * rx)
     return np.asarray(y[:, 1] * rows * x[:, 1] * row_columns)
 
 
 def _window(outputs: Counts, stride: int, taps: Counts, dilation: int) -> Counts:
-    """Returns how many inputs along an axis neighbouring outputs read through neighbouring taps of a kernel."""
+    """Return how many inputs along an axis neighbouring outputs read through neighbouring taps of a kernel."""
     return (outputs - 1) * stride + (taps - 1) * dilation + 1
 
 
 def convolution_bytes(w: Conv2d) -> int:
-    """Returns the bytes of the data, the weights and the outputs."""
+    """Return the bytes of the data, the weights and the outputs."""
     data = w.batch * w.height * w.width * w.in_channels
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
     return FLOAT_BYTES * (data + weights + w.batch * w.out_height * w.out_width * w.out_channels)

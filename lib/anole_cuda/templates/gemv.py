@@ -21,15 +21,15 @@ class GemvTemplate:
     """A product of few rows with constant weights; `gemv_space` says what its knobs mean."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
-        """Returns (out, in)."""
+        """Return (out, in)."""
         return (workload.out_features, workload.in_features)
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns (in, out) weights as (out, in), so that threads along the reduction read contiguously."""
+        """Return (in, out) weights as (out, in), so that threads along the reduction read contiguously."""
         return np.ascontiguousarray(weight.T)
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns (rows, out) of (rows, in) data and packed weights."""
+        """Return (rows, out) of (rows, in) data and packed weights."""
         w = workload
         k = te.reduce_axis((0, w.in_features), "k")
         shape = (w.batch, w.out_features)
@@ -38,7 +38,7 @@ class GemvTemplate:
         )
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -58,7 +58,7 @@ class GemvTemplate:
         return anchor.scheduled(sch)
 
     def _schedule_partial(self, sch: s_tir.Schedule, partial: Any, config: Config) -> Any:
-        """Schedules the partial sum of one thread, with operands in registers; returns its outermost loop."""
+        """Schedule the partial sum of one thread, with operands in registers; return its outermost loop."""
         k_thread, y, x, k_outer, k_inner = sch.get_loops(partial)[-5:]
         sch.reorder(k_thread, k_outer, k_inner, y, x)
         for read in (0, 1):

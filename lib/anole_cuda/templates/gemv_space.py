@@ -23,7 +23,7 @@ from anole_cuda.templates import tiling
 from anole_cuda.templates.roofline import Kernel, sectors, speed, widths
 from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
 
-_MOST_ROWS = 31
+_MAX_ROWS = 31
 """With more rows, staging the weights pays off; AutoTVM draws the same line."""
 
 _STEPPING, _AHEAD = 4, 4
@@ -31,13 +31,13 @@ _STEPPING, _AHEAD = 4, 4
 
 
 def has_few_rows(w: Workload) -> TypeGuard[Dense]:
-    """Returns whether a workload is a dense layer of few rows."""
-    return isinstance(w, Dense) and w.batch <= _MOST_ROWS
+    """Whether a workload is a dense layer of few rows."""
+    return isinstance(w, Dense) and w.batch <= _MAX_ROWS
 
 
 @cache
 def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
-    """Returns the space of a dense layer of few rows.
+    """Return the space of a dense layer of few rows.
 
     Knobs: ``tile_y`` splits the rows into (block, inner), ``tile_x`` the features into (block, thread, inner),
     ``tile_k`` the reduction into (outer, thread, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for
@@ -65,7 +65,7 @@ def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
 
 
 def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
-    """Returns whether threads that share a reduction wait for each other in all of its steps, shape (n,).
+    """Whether threads that share a reduction wait for each other in all of its steps, shape (n,).
 
     TVM makes warp shuffles of a reduction by whole warps, or by a single one, and otherwise a tree in shared memory. If
     the tree is all that a block has, its last steps rely on the lanes of a warp running in lockstep, which no GPU since
@@ -76,7 +76,7 @@ def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
 
 
 def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
-    """Returns what the kernels of n configs do."""
+    """Return what the kernels of n configs do."""
     y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
     usage, rows, features = _usage(columns), y[:, 1], x[:, 2]
     sums, body = rows * features, rows * features * k[:, 2]
@@ -88,7 +88,7 @@ def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
     fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
     # Fitted to the assembler's numbers, as `wanted_registers` of the staged kernels.
     wanted = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
-    held = np.minimum(wanted, gpu.most_registers(usage.threads))
+    held = np.minimum(wanted, gpu.max_registers(usage.threads))
     return Kernel(
         blocks=usage.blocks,
         threads=usage.threads,
@@ -121,7 +121,7 @@ def _usage(columns: Columns) -> Usage:
 
 
 def _values(columns: Columns) -> Counts:
-    """Returns the number of values that a thread holds: its accumulators, and the operands of one step."""
+    """Return the number of values that a thread holds: its accumulators, and the operands of one step."""
     rows, features = columns["tile_y"][:, 1], columns["tile_x"][:, 2]
     return np.asarray(rows * features + (rows + features) * columns["tile_k"][:, 2])
 

@@ -16,7 +16,7 @@ SBlockRV = Any
 
 
 def bind(sch: s_tir.Schedule, loops: Mapping[str, LoopRV]) -> None:
-    """Binds loops to the threads of their names, such as ``threadIdx.x``."""
+    """Bind loops to the threads of their names, such as ``threadIdx.x``."""
     for thread, loop in loops.items():
         sch.bind(loop, thread)
 
@@ -34,7 +34,7 @@ def schedule_product(
     *,
     inline: bool = True,
 ) -> None:
-    """Splits every spatial axis into (block, virtual thread, thread, inner) and stages both operands.
+    """Split every spatial axis into (block, virtual thread, thread, inner) and stages both operands.
 
     The nest, outermost first: leading axes and blocks, virtual threads, threads, outer and inner reduction, inner tile.
     Neighbouring threads (``threadIdx.x``) walk the last axis. Operands are staged in the innermost outer loop of the
@@ -72,7 +72,7 @@ def schedule_product(
 def _stage(
     sch: s_tir.Schedule, copy: SBlockRV, at: LoopRV, threads: Mapping[str, int], contiguous: int, *, inline: bool
 ) -> None:
-    """Makes a copy in shared memory within a loop, by all threads of the block together, with axes of these lengths."""
+    """Make a copy in shared memory within a loop, by all threads of the block together, with axes of these lengths."""
     for producer in sch.get_producers(copy) if inline else ():
         sch.compute_inline(producer)
     sch.compute_at(copy, at, preserve_unit_loops=True)
@@ -86,13 +86,13 @@ def _stage(
 
 
 def place_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, at: LoopRV) -> None:
-    """Computes the epilogue next to the accumulators."""
+    """Compute the epilogue next to the accumulators."""
     sch.reverse_compute_at(epilogue, at, preserve_unit_loops=True)
     vectorize(sch, epilogue)
 
 
 def vectorize(sch: s_tir.Schedule, block: SBlockRV) -> None:
-    """Lets one instruction move as many values along a block's last axis as divide its extent."""
+    """Let one instruction move as many values along a block's last axis as divide its extent."""
     last = sch.get_loops(block)[-1]
     lanes = gcd(int(sch.get(last).extent), VECTOR)
     if lanes > 1:
@@ -100,6 +100,6 @@ def vectorize(sch: s_tir.Schedule, block: SBlockRV) -> None:
 
 
 def unroll(sch: s_tir.Schedule, loop: LoopRV, config: Config) -> None:
-    """Requests unrolling inside a loop, by TVM or by the CUDA compiler, as the config says."""
+    """Request unrolling inside a loop, by TVM or by the CUDA compiler, as the config says."""
     sch.annotate(loop, "pragma_auto_unroll_max_step", config["auto_unroll_max_step"])
     sch.annotate(loop, "pragma_unroll_explicit", config["unroll_explicit"])

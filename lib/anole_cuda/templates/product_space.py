@@ -29,7 +29,7 @@ from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space
 
 @cache
 def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatmul) -> Space:
-    """Returns the space of a dense layer of many rows, or of products of two computed tensors.
+    """Return the space of a dense layer of many rows, or of products of two computed tensors.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
     ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
@@ -45,7 +45,7 @@ def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatm
 
 
 def product_kernel(gpu: Multiprocessor, w: Dense | BatchMatmul, columns: Columns) -> Kernel:
-    """Returns what the kernels of n configs do."""
+    """Return what the kernels of n configs do."""
     x, steps, batch = columns["tile_x"], columns["tile_k"][:, 1], _as_batch(w)
     wide = x[:, 1:].prod(axis=1)
     if batch.transpose_right:
@@ -58,7 +58,7 @@ def product_kernel(gpu: Multiprocessor, w: Dense | BatchMatmul, columns: Columns
 
 
 def _as_batch(w: Dense | BatchMatmul) -> BatchMatmul:
-    """Returns a dense layer as a batch of one product."""
+    """Return a dense layer as a batch of one product."""
     return w if isinstance(w, BatchMatmul) else BatchMatmul(1, w.batch, w.in_features, w.out_features)
 
 
@@ -87,13 +87,13 @@ class Products:
     transposed: bool = False
 
     def usage(self) -> Usage:
-        """Returns their usage; each product has blocks of its own."""
+        """Return their usage; each product has blocks of its own."""
         y, x, k = self.splits.values()
         staged = shared_bytes(y[:, 1:].prod(axis=1) * k[:, 1], x[:, 1:].prod(axis=1) * k[:, 1])
         return tiling.usage((y, x), prod(self.leading.values()), staged)
 
     def kernel(self, gpu: Multiprocessor, right_run: Counts, fresh_bytes: Numbers) -> Kernel:
-        """Returns what they do, shape (n,) each.
+        """Return what they do, shape (n,) each.
 
         In global memory, `right_run` values of a stage of the right operand follow each other. `fresh_bytes` are those
         of both operands and the output, as far as they are in the memory.
@@ -116,7 +116,7 @@ class Products:
         return staged_kernel(gpu, self.usage(), threads, rows * features, operands, reduction, output_run, fresh_bytes)
 
     def nest(self, right: str = "weight") -> LoopNest:
-        """Returns their loops and buffers, of which one has the name of the right operand."""
+        """Return their loops and buffers, of which one has the name of the right operand."""
         (y, x, k), splits = self.splits, list(self.splits.items())
         loops = tiling.loops(list(self.leading.items()), splits[:2], splits[2:], self.max_step)
         lengths = {**self.leading, **{axis: split.prod(axis=1) for axis, split in splits}}

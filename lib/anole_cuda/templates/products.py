@@ -22,16 +22,16 @@ class GemmTemplate:
     """A matrix product with constant weights, in panels of one block's features; `gemm_space` explains its knobs."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
-        """Returns (panels, in, panel width)."""
+        """Return (panels, in, panel width)."""
         panel = panel_width(config["tile_x"])
         return (workload.out_features // panel, workload.in_features, panel)
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns (in, out) weights in panels, each of which one block of threads reads."""
+        """Return (in, out) weights in panels, each of which one block of threads reads."""
         return in_panels(weight, panel_width(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns (rows, out) of (rows, in) data and packed weights."""
+        """Return (rows, out) of (rows, in) data and packed weights."""
         w, panel = workload, panel_width(config["tile_x"])
         k = te.reduce_axis((0, w.in_features), "k")
 
@@ -41,7 +41,7 @@ class GemmTemplate:
         return te.compute((w.batch, w.out_features), point, name="dense", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         return _schedule(func, config, panel_width(config["tile_x"]))
 
 
@@ -49,7 +49,7 @@ class BatchMatmulTemplate(UnpackedTemplate):
     """Products of a batch; `batch_matmul_space` explains their knobs."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the product of both operands, (batch, rows, columns)."""
+        """Return the product of both operands, (batch, rows, columns)."""
         w = workload
         k = te.reduce_axis((0, w.inner), "k")
 
@@ -59,13 +59,13 @@ class BatchMatmulTemplate(UnpackedTemplate):
         return te.compute((w.batch, w.rows, w.columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: BatchMatmul, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         steps = config["tile_k"][1]
         return _schedule(func, config, steps if workload.transpose_right else panel_width(config["tile_x"]))
 
 
 def _schedule(func: tirx.PrimFunc, config: Config, contiguous: int) -> tirx.PrimFunc:
-    """Returns the function with the loop nest of the config; runs of the right operand are so long."""
+    """Return the function with the loop nest of the config; runs of the right operand are that long."""
     sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)

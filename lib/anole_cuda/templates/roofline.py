@@ -28,7 +28,7 @@ L2_BYTES_PER_CYCLE = 20.0
 
 MULTIPLY_ADD_CYCLES, SHARED_CYCLES, GLOBAL_CYCLES = 4.0, 24.0, 400.0
 """Latencies: of a multiply-add, of a read of shared memory, and of a stage's reads of global memory with its two
-synchronisations. The first two as Jia et al. measured them; the last lies between a hit and a miss of the L2 cache."""
+synchronizations. The first two as Jia et al. measured them; the last lies between a hit and a miss of the L2 cache."""
 
 SECTOR_BYTES = 32
 """Global memory is read and written in sectors; a warp's access moves every sector that it touches."""
@@ -81,7 +81,7 @@ class Kernel:
 
 
 def latency_s(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
-    """Returns how long each kernel takes by the model, in seconds, shape (n,)."""
+    """Return how long each kernel takes by the model, in seconds, shape (n,)."""
     resident = np.maximum(gpu.resident_blocks(kernel.threads, kernel.registers, kernel.shared_bytes), 1)
     # The multiprocessor with the most blocks finishes last.
     most = -(-kernel.blocks // gpu.multiprocessors)
@@ -91,7 +91,7 @@ def latency_s(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
 
 
 def busy_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
-    """Returns the cycles for which one block keeps the busiest part of a multiprocessor busy, shape (n,)."""
+    """Return the cycles for which one block keeps the busiest part of a multiprocessor busy, shape (n,)."""
     warps = -(-kernel.threads // gpu.warp)
     return _together(
         warps * kernel.multiply_adds * gpu.warp / gpu.lanes,
@@ -102,35 +102,35 @@ def busy_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
 
 
 def alone_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
-    """Returns the cycles that one block takes if it has a multiprocessor for itself: its latencies, shape (n,)."""
+    """Return the cycles that one block takes if it has a multiprocessor for itself: its latencies, shape (n,)."""
     each = np.maximum(gpu.warp * gpu.schedulers / gpu.lanes, MULTIPLY_ADD_CYCLES / kernel.independent)
     waits = kernel.stages * GLOBAL_CYCLES + kernel.shared_waits * SHARED_CYCLES
     return np.asarray(waits + kernel.multiply_adds * each + kernel.instructions)
 
 
 def memory_bytes(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
-    """Returns the bytes that the memory moves, shape (n,): each once, and again as far as the L2 cache loses them."""
+    """Return the bytes that the memory moves, shape (n,): each once, and again as far as the L2 cache loses them."""
     again = np.maximum(kernel.blocks * kernel.sectors * SECTOR_BYTES - kernel.fresh_bytes, 0.0)
     return np.asarray(kernel.fresh_bytes + again * lost_share(gpu, kernel.reused_bytes))
 
 
 def lost_share(gpu: Multiprocessor, held_bytes: Numbers) -> Numbers:
-    """Returns the share of these bytes for which the L2 cache has no room, shape (n,)."""
+    """Return the share of these bytes for which the L2 cache has no room, shape (n,)."""
     return np.asarray(np.maximum(0.0, 1.0 - gpu.l2_bytes / np.maximum(held_bytes, 1.0)))
 
 
 def speed(gpu: Multiprocessor, *kernels: Kernel) -> Numbers:
-    """Returns the speed by the model if these kernels run one after the other, in runs per second, shape (n,)."""
+    """Return the speed by the model if these kernels run one after the other, in runs per second, shape (n,)."""
     return np.asarray(1.0 / sum(latency_s(gpu, kernel) for kernel in kernels))
 
 
 def widths(contiguous: Counts) -> Counts:
-    """Returns how many values one instruction may move in contiguous runs of these lengths, shape (n,)."""
+    """Return how many values one instruction may move in contiguous runs of these lengths, shape (n,)."""
     return np.gcd(contiguous, VECTOR)
 
 
 def sectors(values: Counts, run: Counts) -> NDArray[np.float64]:
-    """Returns how many sectors float32 values lie in, shape (n,).
+    """Return how many sectors float32 values lie in, shape (n,).
 
     A run that is no whole number of sectors begins anywhere that a multiple of its length may, and so touches more.
 
@@ -144,7 +144,7 @@ def sectors(values: Counts, run: Counts) -> NDArray[np.float64]:
 
 
 def bank_cycles(threads: Sequence[Counts], strides: Sequence[Counts], width: Counts) -> NDArray[np.float64]:
-    """Returns the cycles in which shared memory serves a warp that reads through it once, shape (n,).
+    """Return the cycles in which shared memory serves a warp that reads through it once, shape (n,).
 
     Threads that read the same words share them. Others conflict where their words lie in the same banks; words that are
     the greatest common divisor of all strides apart lie in no more than so many banks.
@@ -169,6 +169,6 @@ def bank_cycles(threads: Sequence[Counts], strides: Sequence[Counts], width: Cou
 
 
 def _together(*limits: Numbers) -> Numbers:
-    """Returns a little more than the highest of several limits, the more the nearer the others are, shape (n,)."""
+    """Return a little more than the highest of several limits, the more the nearer the others are, shape (n,)."""
     highest = np.maximum(np.max(limits, axis=0), 1e-30)
     return np.asarray(highest * sum((each / highest) ** _SHARPNESS for each in limits) ** (1 / _SHARPNESS))

@@ -59,7 +59,7 @@ class Reduction:
 
 
 def wanted_registers(accumulators: Counts, copied: Numbers) -> Counts:
-    """Returns an estimate of the registers that a thread has use for, by the values that it copies in a stage.
+    """Return an estimate of the registers that a thread has use for, by the values that it copies in a stage.
 
     The coefficients are fitted to what the assembler gives, which prepares many copies at once; three in five of
     its numbers are within a quarter of this (`benchmarks/cuda/resources.py`).
@@ -77,7 +77,7 @@ def staged_kernel(
     output_run: Counts,
     fresh_bytes: Numbers,
 ) -> Kernel:
-    """Returns what kernels do that stage their operands.
+    """Return what kernels do that stage their operands.
 
     Args:
         gpu: values are spilled beyond its registers.
@@ -94,7 +94,7 @@ def staged_kernel(
     reads = [each.reads / each.width for each in operands]
     steps, outputs = stages * reduction.steps, accumulators * threads
     wanted = wanted_registers(accumulators, _total(each.values for each in operands) / threads)
-    held = np.minimum(wanted, gpu.most_registers(threads))
+    held = np.minimum(wanted, gpu.max_registers(threads))
     # What is spilled is written and read in every stage, through the same memory pipeline.
     spilled = 2.0 * stages * (wanted - held)
     copying = _total(count * (_COPYING + each.checks) for count, each in zip(copies, operands, strict=True))

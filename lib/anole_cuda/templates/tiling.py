@@ -21,12 +21,12 @@ ADDRESSING = 8
 
 
 def panel_width(split: Sequence[int]) -> int:
-    """Returns how many outputs along an axis, split into four, one block of threads computes; a panel of weights."""
+    """Return how many outputs along an axis, split into four, one block of threads computes; a panel of weights."""
     return prod(split[1:])
 
 
 def tile_knobs(spatial: Mapping[str, int], reduction: Mapping[str, int], unrolled_steps: int = 512) -> list[Knob]:
-    """Returns the knobs of a nest whose axes have these lengths.
+    """Return the knobs of a nest whose axes have these lengths.
 
     Spatial axes are split into (block, virtual thread, thread, inner), those of the reduction into (outer, inner).
     """
@@ -36,12 +36,12 @@ def tile_knobs(spatial: Mapping[str, int], reduction: Mapping[str, int], unrolle
 
 
 def unroll_knobs(steps: int = 512) -> list[Knob]:
-    """Returns the knobs of unrolling: how long the unrolled body may be, and whether TVM unrolls it itself."""
+    """Return the knobs of unrolling: how long the unrolled body may be, and whether TVM unrolls it itself."""
     return [option_knob("auto_unroll_max_step", (0, steps, 1500)), option_knob("unroll_explicit", (0, 1))]
 
 
 def usage(spatial: Sequence[NDArray[np.int64]], leading: Ints, shared_bytes: Counts) -> Usage:
-    """Returns the usage of nests whose axes are split into (block, virtual thread, thread, inner).
+    """Return the usage of nests whose axes are split into (block, virtual thread, thread, inner).
 
     Args:
         spatial: two or three axes, each of shape (n, 4), in the nest's order.
@@ -66,7 +66,7 @@ def loops(
     reduction: Sequence[tuple[str, NDArray[np.int64]]],
     max_step: Counts,
 ) -> tuple[Loop, ...]:
-    """Returns the loops of such nests, outermost first.
+    """Return the loops of such nests, outermost first.
 
     Args:
         leading: names and lengths of the axes that only blocks walk.
@@ -88,7 +88,7 @@ def loops(
 
 
 def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:
-    """Returns the loops of a body, unrolled from the innermost outwards up to `max_step` steps."""
+    """Return the loops of a body, unrolled from the innermost outwards up to `max_step` steps."""
     steps = np.ones_like(max_step)
     marked: list[tuple[str, str, Ints, Ints]] = []
     for name, axis, extent in reversed(body):
@@ -98,7 +98,7 @@ def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[
 
 
 def _annotation(part: int, at: int, axes: int) -> Annotation:
-    """Returns the annotation of one part of one spatial axis."""
+    """Return the annotation of one part of one spatial axis."""
     if part == 0:
         return _BLOCK_AXES[at == axes - 1]
     return Annotation.VIRTUAL_THREAD if part == 1 else _THREAD_AXES[at - axes]

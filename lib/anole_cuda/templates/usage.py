@@ -25,7 +25,7 @@ Counts = NDArray[np.int64]
 
 
 def shared_bytes(*buffers: Counts) -> Counts:
-    """Returns the bytes of shared memory of buffers with these numbers of float32 values, each aligned."""
+    """Return the bytes of shared memory of buffers with these numbers of float32 values, each aligned."""
     whole = [-(-FLOAT_BYTES * values // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for values in buffers]
     return np.asarray(sum(whole[:-1], FLOAT_BYTES * buffers[-1]))
 
@@ -75,9 +75,9 @@ def limited_space(
     speed: Callable[[Columns], NDArray[np.float64]],
     others: Sequence[Constraint] = (),
 ) -> Space:
-    """Returns the space of all configs within a device's limits whose warps have no needlessly idle lanes."""
+    """Return the space of all configs within a device's limits whose warps have no needlessly idle lanes."""
     hard = [*limit_constraints(limits, measure), *others]
-    least = min(limits.warp_size, _most_threads(knobs, hard, measure))
+    least = min(limits.warp_size, _max_threads(knobs, hard, measure))
     lanes = Constraint(
         f"a block has fewer than {least} threads, and a warp's lanes idle",
         lambda columns: np.asarray(measure(columns).threads >= least),
@@ -87,7 +87,7 @@ def limited_space(
 
 
 def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:
-    """Returns one constraint for each limit; its reason names the exceeded limit."""
+    """Return one constraint for each limit; its reason names the exceeded limit."""
     # Without enough registers a kernel runs, too: values are spilled to memory.
     hard, soft = True, False
     rows: list[tuple[str, int, bool, Callable[[Usage], Counts]]] = [
@@ -108,8 +108,8 @@ def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]
     return [at_most(*row) for row in rows]
 
 
-def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:
-    """Returns the most threads that a block can have; a layer with few or prime extents may not fill a warp."""
+def _max_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:
+    """Return the most threads that a block can have; a layer with few or prime extents may not fill a warp."""
     plainest = Space(_plainest(knobs), hard)
     if plainest.valid_indices is None or not len(plainest.valid_indices):
         return 1
@@ -117,7 +117,7 @@ def _most_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: Us
 
 
 def _plainest(knobs: Sequence[Knob]) -> list[Knob]:
-    """Returns the knobs restricted to the splits of least usage: no virtual threads, one value in each thread."""
+    """Return the knobs restricted to the splits of least usage: no virtual threads, one value in each thread."""
     return [knob.restricted([value for value in knob.values if _is_plain(knob, value)]) for knob in knobs]
 
 

@@ -23,24 +23,24 @@ class WinogradTemplate:
     """Convolution by minimal filtering of square tiles; `winograd_space` says what its knobs mean."""
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
-        """Returns (points, points, panels, in, panel width)."""
+        """Return (points, points, panels, in, panel width)."""
         points, panel = output_tiles(workload, config).points, panel_width(config["tile_f"])
         return (points, points, workload.out_channels // panel, workload.in_channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns HWIO weights, transformed in float64, in panels, each of which one block of threads reads."""
+        """Return HWIO weights, transformed in float64, in panels, each of which one block of threads reads."""
         made = _filtering(config).transform_weight(weight)
         panels = made.reshape(*made.shape[:3], -1, panel_width(config["tile_f"])).transpose(0, 1, 3, 2, 4)
         return np.ascontiguousarray(panels, dtype=weight.dtype)
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        """Return the convolution of NHWC data with packed weights, as NHWC."""
         tiles, filtering = output_tiles(workload, config), _filtering(config)
         values = transform_data(workload, tiles, filtering, data)
         return transform_product(workload, tiles, filtering, _multiply(values, packed))
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nests of the config."""
+        """Return the function with the loop nests of the config."""
         sch = s_tir.Schedule(func)
         _schedule_output(sch, config["tile_size"])
         _schedule_product(sch, config)
@@ -53,7 +53,7 @@ def _filtering(config: Config) -> Filtering:
 
 
 def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-    """Multiplies at all points; returns (points, points, tiles, out)."""
+    """Multiply at all points; return (points, points, tiles, out)."""
     points, _, tiles, channels = data.shape
     panels, panel = int(packed.shape[2]), int(packed.shape[4])
     rc = te.reduce_axis((0, channels), "rc")
@@ -65,7 +65,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 
 
 def _schedule_data(sch: s_tir.Schedule) -> None:
-    """Gives each thread the data of one tile and channel; neighbouring threads have neighbouring channels."""
+    """Give each thread the data of one tile and channel; neighbouring threads have neighbouring channels."""
     a, b, tile, channel = sch.get_loops(sch.get_sblock("winograd_data"))
     sch.reorder(tile, channel, a, b)
     thread = _bind(sch, [tile, channel])
@@ -74,7 +74,7 @@ def _schedule_data(sch: s_tir.Schedule) -> None:
 
 
 def _schedule_product(sch: s_tir.Schedule, config: Config) -> None:
-    """Multiplies the matrices of all points, each in the nest of a dense layer."""
+    """Multiply the matrices of all points, each in the nest of a dense layer."""
     block = sch.get_sblock("winograd_product")
     out = sch.cache_write(block, 0, "local")
     a, b, tile, f, rc = sch.get_loops(block)
@@ -86,7 +86,7 @@ def _schedule_product(sch: s_tir.Schedule, config: Config) -> None:
 
 
 def _schedule_output(sch: s_tir.Schedule, size: int) -> None:
-    """Gives each thread one tile's outputs of one filter, with their epilogue; neighbours have neighbouring filters."""
+    """Give each thread one tile's outputs of one filter, with their epilogue; neighbours have neighbouring filters."""
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)
     n, y, x, f = sch.get_loops(epilogue)
@@ -101,7 +101,7 @@ def _schedule_output(sch: s_tir.Schedule, size: int) -> None:
 
 
 def _place_columns(sch: s_tir.Schedule, columns: Any, source: Any, thread: Any) -> None:
-    """Transforms a tile along its first axis in registers, column by column, each when it is needed."""
+    """Transform a tile along its first axis in registers, column by column, each when it is needed."""
     sch.compute_at(columns, thread)
     row, column = sch.get_loops(columns)[-2:]
     sch.reorder(column, row)
@@ -112,7 +112,7 @@ def _place_columns(sch: s_tir.Schedule, columns: Any, source: Any, thread: Any) 
 
 
 def _bind(sch: s_tir.Schedule, loops: list[Any]) -> Any:
-    """Gives every iteration of some loops its own thread; returns the loop over the threads of a block."""
+    """Give every iteration of some loops its own thread; return the loop over the threads of a block."""
     block, thread = sch.split(sch.fuse(*loops), [None, THREADS])
     nest.bind(sch, {"blockIdx.x": block, "threadIdx.x": thread})
     return thread

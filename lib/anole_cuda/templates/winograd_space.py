@@ -33,21 +33,21 @@ THREADS = 64
 """Threads in a block of the transforms: few, so that even a small layer has many blocks. Memory bounds them anyway."""
 
 _SIZES = (2, 4)
-_MOST_TILES = 256
+_MAX_TILES = 256
 
 
 def can_winograd(w: Conv2d) -> bool:
-    """Returns whether a convolution has a 3x3 kernel, stride 1, no dilation and one group."""
+    """Whether a convolution has a 3x3 kernel, stride 1, no dilation and one group."""
     return w.kernel == (TAPS, TAPS) and w.strides == w.dilation == (1, 1) and w.groups == 1
 
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
-    """Returns the output tiles of a config."""
+    """Return the output tiles of a config."""
     return OutputTiles.of(w, config["tile_size"], prod(config["tile_p"]))
 
 
 def winograd_knobs(w: Conv2d) -> list[Knob]:
-    """Returns the knobs.
+    """Return the knobs.
 
     ``tile_size``: outputs along a side of a tile, for F(2x2, 3x3) or F(4x4, 3x3). ``tile_f`` splits the filters into
     (block, virtual thread, thread, inner) and ``tile_rc`` the reduction into (outer, inner). ``tile_p`` is (virtual
@@ -65,7 +65,7 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
 
 @cache
 def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
-    """Returns the space of a convolution for which `can_winograd` holds; `winograd_knobs` describes its knobs."""
+    """Return the space of a convolution for which `can_winograd` holds; `winograd_knobs` describes its knobs."""
     space = limited_space(
         limits,
         winograd_knobs(w),
@@ -86,13 +86,13 @@ def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space
 
 
 def _tile_knob(w: Conv2d) -> Knob:
-    """Returns the knob of all splits of the numbers of tiles that are worth giving to a block.
+    """Return the knob of all splits of the numbers of tiles that are worth giving to a block.
 
     These numbers are powers of two, with any remainder in the last block, and divisors of the number of tiles, such as
     7 * 7 tiles of 4x4 in an image of 28x28, which leave no remainder.
     """
     counts = [tile_count(w, size) for size in _SIZES]
-    most = min(_MOST_TILES, 1 << (max(counts) - 1).bit_length())
+    most = min(_MAX_TILES, 1 << (max(counts) - 1).bit_length())
     worth = [n for n in range(1, most + 1) if n.bit_count() == 1 or any(count % n == 0 for count in counts)]
     splits = [split_knob("tile_p", n, 3, agent="spatial") for n in worth]
     values = tuple(value for knob in splits for value in knob.values)
@@ -100,13 +100,13 @@ def _tile_knob(w: Conv2d) -> Knob:
 
 
 def _split(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
-    """Returns the splits of the tiles into (block, virtual thread, thread, inner), shape (n, 4)."""
+    """Return the splits of the tiles into (block, virtual thread, thread, inner), shape (n, 4)."""
     blocks = -(-tile_count(w, columns["tile_size"]) // columns["tile_p"].prod(axis=1))
     return np.column_stack([blocks, columns["tile_p"]])
 
 
 def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[Kernel, Kernel, Kernel]:
-    """Returns what the three kernels of n configs do, in the order in which they run."""
+    """Return what the three kernels of n configs do, in the order in which they run."""
     points, products = _points(columns), _products(w, columns)
     tiles, panel = products.splits["p"].prod(axis=1), columns["tile_f"][:, 1:].prod(axis=1)
     transformed, product = (FLOAT_BYTES * points**2 * tiles * of for of in (w.in_channels, w.out_channels))
@@ -123,7 +123,7 @@ def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[
 
 
 def _transform(points: Counts, tiles: Counts, channels: int, others: Counts, fresh_bytes: Numbers) -> Kernel:
-    """Returns what a transform does, which gives each thread one tile of one channel.
+    """Return what a transform does, which gives each thread one tile of one channel.
 
     Args:
         points: points along a side of a tile.
@@ -157,13 +157,13 @@ def _points(columns: Columns) -> NDArray[np.int64]:
 
 
 def _products(w: Conv2d, columns: Columns) -> Products:
-    """Returns the products of n configs, one for each point of a tile."""
+    """Return the products of n configs, one for each point of a tile."""
     splits = {"p": _split(w, columns), "f": columns["tile_f"], "rc": columns["tile_rc"]}
     return Products(splits, columns["auto_unroll_max_step"], dict.fromkeys("ab", _points(columns)))
 
 
 def _transforms_usage(w: Conv2d, columns: Columns) -> Usage:
-    """Returns an upper bound of the transforms' usage; the data's holds more, all points of a tile."""
+    """Return an upper bound of the transforms' usage; the data's holds more, all points of a tile."""
     points, data = _points(columns), _split(w, columns).prod(axis=1) * w.in_channels
     outputs = tile_count(w, columns["tile_size"]) * w.out_channels
     ones = np.ones_like(points)

@@ -24,7 +24,7 @@ and the operations of the ALU. DRAM's bits are those of tiles, without what burs
 
 
 def accesses_of(program: Program) -> NDArray[np.int64]:
-    """Returns how often a program does each of `COUNTED`, shape (n_counted,)."""
+    """Return how often a program does each of `COUNTED`, shape (n_counted,)."""
     code = code_of(program.instructions)
     total: Counter[str] = Counter()
     for passage, n_times in zip(code.passages, np.bincount(code.order).tolist(), strict=True):
@@ -37,12 +37,12 @@ def accesses_of(program: Program) -> NDArray[np.int64]:
 
 
 def _without_place(instruction: Instruction) -> Instruction:
-    """Returns an instruction that accesses as much, the same for tiles at different places in DRAM."""
+    """Return an instruction that accesses as much, the same for tiles at different places in DRAM."""
     return instruction._replace(dram_base=0) if isinstance(instruction, (Load, Store)) else instruction
 
 
 def _accesses(instruction: Instruction, g: Geometry) -> dict[str, int]:
-    """Returns what an instruction accesses, beside its own fetch.
+    """Return what an instruction accesses, beside its own fetch.
 
     A micro-operation of GEMM reads a vector, a matrix and the sums, and writes the sums and, in 8 bits, the results.
     One of the ALU reads one or two vectors of sums, and writes as GEMM does.

@@ -33,7 +33,7 @@ _MODULES = 3
 
 
 class _Part(NamedTuple):
-    """A part's energies in picojoules, its leakage in microwatts and its area in square micrometres."""
+    """A part's energies in picojoules, its leakage in microwatts and its area in square micrometers."""
 
     read_pj: float
     write_pj: float
@@ -54,13 +54,13 @@ class UnitEnergies:
     standing_w: float
 
     def of(self, accesses: NDArray[np.int64], latency_s: float) -> float:
-        """Returns the joules of a run: what is accessed, shape (n_counted,), and the leakage meanwhile."""
+        """Return the joules of a run: what is accessed, shape (n_counted,), and the leakage meanwhile."""
         return float(self.each_j @ accesses) + self.standing_w * latency_s
 
 
 @cache
 def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEnergies:
-    """Returns the energies of an accelerator's parts in a process."""
+    """Return the energies of an accelerator's parts in a process."""
     parts = _parts(technology_nm)
     memories = {
         memory.name.lower(): sram(8 * geometry.element_bytes(memory), geometry.depth(memory), technology_nm)
@@ -83,7 +83,7 @@ def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEn
 
 
 def sram(width_bits: int, depth: int, technology_nm: int = TYPICAL_NM) -> _Part:
-    """Returns a memory of so many elements, made of as many narrower ones as it needs side by side."""
+    """Return a memory of so many elements, made of as many narrower ones as it needs side by side."""
     own_bits = min(max(width_bits, _NARROWEST_BITS), _WIDEST_BITS)
     part = _parts(technology_nm)["sram", own_bits, min(max(2, depth), _DEEPEST)]
     beside, banks = -(-width_bits // own_bits), -(-depth // _DEEPEST)
@@ -93,7 +93,7 @@ def sram(width_bits: int, depth: int, technology_nm: int = TYPICAL_NM) -> _Part:
 
 @cache
 def _parts(technology_nm: int) -> Mapping[tuple[str, int, int], _Part]:
-    """Returns the parts of a process, by name, width in bits and depth."""
+    """Return the parts of a process, by name, width in bits and depth."""
     with Path(__file__).with_name("energies.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if int(row["technology_nm"]) == technology_nm]
     return {

@@ -30,7 +30,7 @@ class Fastest:
 
 
 def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = TYPICAL_NM) -> dict[Geometry, Fastest]:
-    """Returns the fastest program of a layer on every accelerator that runs it.
+    """Return the fastest program of a layer on every accelerator that runs it.
 
     Of programs that take equally long, it is the one that needs the least energy.
 
@@ -63,7 +63,7 @@ def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = T
 def _latencies_s(
     identities: NDArray[np.int64], tried: NDArray[np.int64], trials: Sequence[Trial]
 ) -> NDArray[np.float64]:
-    """Returns the latency of the program of each of n configs, shape (n,): infinity if it failed, NaN if untried."""
+    """Return the latency of the program of each of n configs, shape (n,): infinity if it failed, NaN if untried."""
     latencies_s = np.array([np.inf if (each := trial.measurement.latency_s) is None else each for trial in trials])
     if not len(tried):
         return np.full(len(identities), np.nan)
@@ -73,7 +73,7 @@ def _latencies_s(
 
 
 def _fastest_rows(columns: Columns, latencies_s: NDArray[np.float64]) -> Iterator[list[int]]:
-    """Yields the rows of the fastest configs of each accelerator on which any works; they take equally long."""
+    """Yield the rows of the fastest configs of each accelerator on which any works; they take equally long."""
     hardware = np.stack([columns[name] for name in HARDWARE], axis=1)
     ranked = np.lexsort((latencies_s, *hardware.T))
     changes = (np.diff(hardware[ranked], axis=0) != 0).any(axis=1)

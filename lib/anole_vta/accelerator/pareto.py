@@ -1,4 +1,4 @@
-"""Fronts of several objectives, all to be minimised: their points and their knees."""
+"""Fronts of several objectives, all to be minimized: their points and their knees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Points = NDArray[np.float64]
 
 
 def on_front(points: Points) -> NDArray[np.bool_]:
-    """Returns which points no other one is at most as large as in all objectives, shape (n,); the first of equal ones.
+    """Return which points no other one is at most as large as in all objectives, shape (n,); the first of equal ones.
 
     Infinite points are on no front.
     """
@@ -26,7 +26,7 @@ def on_front(points: Points) -> NDArray[np.bool_]:
 
 
 def knee(points: Points) -> int:
-    """Returns the point with the least product of its objectives.
+    """Return the point with the least product of its objectives.
 
     There, a front on logarithmic axes turns from more to less than one per cent of one objective for one of another.
     """

@@ -63,7 +63,7 @@ class Point:
 
 
 def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder: Path) -> None:
-    """Writes the folder of an accelerator: `FRONT`, and ``points/`` with the ``vta_config.json`` of each point.
+    """Write the folder of an accelerator: `FRONT`, and ``points/`` with the ``vta_config.json`` of each point.
 
     Raises:
         DocumentError: a manifest, a task or a receipt is missing or broken.
@@ -86,7 +86,7 @@ def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder
 
 
 def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]:
-    """Returns what each network takes on each accelerator of all targets."""
+    """Return what each network takes on each accelerator of all targets."""
     layers: dict[str, Designs] = {}
     networks: dict[str, Designs] = {}
     for model in sorted(order.models):  # an order from a file has lost that of models.yaml
@@ -112,7 +112,7 @@ def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]
 
 
 def _sum(weights: Mapping[str, float], layers: Mapping[str, Designs]) -> dict[Geometry, Fastest]:
-    """Returns the weighted sums of layers on each accelerator that runs all of them."""
+    """Return the weighted sums of layers on each accelerator that runs all of them."""
     first, *others = (layers[key] for key in weights)
     return {
         geometry: Fastest(
@@ -125,7 +125,7 @@ def _sum(weights: Mapping[str, float], layers: Mapping[str, Designs]) -> dict[Ge
 
 
 def _points(order: AcceleratorOrder, weights: Mapping[str, float], networks: Mapping[str, Designs]) -> list[Point]:
-    """Returns the points of networks by their weights."""
+    """Return the points of networks by their weights."""
     clocks = order.settings.get("frequency_mhz", {})
     frequency_mhz = next(iter(order.targets.values()))["frequency_mhz"]
     technology_nm = _technology_nm(order)
@@ -144,7 +144,7 @@ def _technology_nm(order: AcceleratorOrder) -> int:
 
 
 def _front(network: str, points: Sequence[Point]) -> list[Point]:
-    """Returns the points on the front, the fastest first."""
+    """Return the points on the front, the fastest first."""
     if not points:
         raise BuildError(f"{network}: no accelerator runs all layers")
     kept = on_front(_objectives(points))
@@ -158,7 +158,7 @@ def _objectives(points: Sequence[Point]) -> Points:
 
 
 def knees_of(front: Sequence[Point]) -> dict[int, list[str]]:
-    """Returns the names of the knees at each number of a point that is one."""
+    """Return the names of the knees at each number of a point that is one."""
     found: dict[int, list[str]] = {}
     for name, factors in KNEES.items():
         found.setdefault(knee(_objectives(front)[:, factors]), []).append(name)
@@ -166,7 +166,7 @@ def knees_of(front: Sequence[Point]) -> dict[int, list[str]]:
 
 
 def _table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | None) -> str:
-    """Returns the text of the table: energies are in millijoules if a process is given, else relative to the least."""
+    """Return the text of the table: energies are in millijoules if a process is given, else relative to the least."""
     file = io.StringIO()
     energy = "relative_energy" if technology_nm is None else "energy_mj"
     columns = ("network", "accelerator", "block", "inp_kib", "wgt_kib", "acc_kib", "bus_bits", "frequency_mhz")
@@ -192,12 +192,12 @@ def _table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | None) -> 
 
 def _tell(name: str, network: str, n_points: int, front: Sequence[Point]) -> None:
     _log.info("%s: %s: %d of %s on the front", name, network, len(front), counted(n_points, "accelerator"))
-    least_j = min(point.energy_j for point in front)
+    min_j = min(point.energy_j for point in front)
     for number, knees in knees_of(front).items():
         point = front[number]
         _log.info(
             "%s: %s: least %s: %s, %s ms, area %s, energy %s of the least%s",
             *(name, network, " and ".join(knees), point.geometry.name, milliseconds(point.latency_s)),
-            *(times(relative_area(point.geometry)), times(point.energy_j / least_j)),
+            *(times(relative_area(point.geometry)), times(point.energy_j / min_j)),
             ", extrapolated" if is_extrapolated(point.geometry) else "",
         )

@@ -48,7 +48,7 @@ class Chosen:
 
 
 def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> Chosen:
-    """Returns a network's geometry: the given one, or the best of all on which its layers were tried.
+    """Return a network's geometry: the given one, or the best of all on which its layers were tried.
 
     On each geometry, a layer has the fastest tried config, or the simulated default config if that is faster. A locked
     layer has its own config, and the network its geometry.
@@ -100,24 +100,24 @@ def _most_promising(
     matches: Sequence[Match],
     designs: Mapping[str, Sequence[_Design]],
 ) -> list[Geometry]:
-    """Returns the geometries that may have the least total; those that run some layer not at all come last.
+    """Return the geometries that may have the least total; those that run some layer not at all come last.
 
     The estimate of a layer is the least latency that it had with the same block and any buffers, or that of its default
     config.
     """
     if len(geometries) <= _N_CANDIDATES:
         return list(geometries)
-    least_s: dict[tuple[str, tuple[int, ...]], float] = {}
+    min_s: dict[tuple[str, tuple[int, ...]], float] = {}
     for key, own in designs.items():
         for design in own:
             at = key, design.geometry.block
-            least_s[at] = min(design.latency_s, least_s.get(at, math.inf))
+            min_s[at] = min(design.latency_s, min_s.get(at, math.inf))
 
     def estimated_s(geometry: Geometry) -> float:
         there = target.with_geometry(geometry)
         total_s = 0.0
         for match in matches:
-            each_s = least_s.get((match.task.key, geometry.block))
+            each_s = min_s.get((match.task.key, geometry.block))
             if each_s is None:
                 try:
                     each_s = there.simulate(match.task.workload, there.default_config(match.task.workload))
@@ -132,7 +132,7 @@ def _most_promising(
 
 
 def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_Design]:
-    """Returns the fastest config on each geometry on which a layer was tried, the fastest of all first."""
+    """Return the fastest config on each geometry on which a layer was tried, the fastest of all first."""
     if receipt is None:
         return []
     if target.bounds is None:
@@ -144,7 +144,7 @@ def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_
 
 
 def _on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
-    """Returns a layer on a geometry, with the default config if that is faster; raises ConfigError if it cannot run."""
+    """Return a layer on a geometry, with the default config if that is faster; raises ConfigError if it cannot run."""
     there = target.with_geometry(geometry)
     if match.locked and match.config is not None:
         if target.geometry_of(match.config) != geometry:
@@ -165,7 +165,7 @@ def _on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: Vt
 
 
 def _there(there: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
-    """Yields what a layer was tried with on an accelerator, and the fastest of what it was tried with on others.
+    """Yield what a layer was tried with on an accelerator, and the fastest of what it was tried with on others.
 
     These others have the same block and other buffers. Where these hold less, the config has smaller tiles.
     """

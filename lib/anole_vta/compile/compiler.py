@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import tvm
 
+from anole.codec import encode
 from anole.compile.folder import write_library
 from anole.compile.lower import Choice, lower
 from anole.compile.network_compiler import Compiled, MatchedNetwork
@@ -17,7 +18,6 @@ from anole.config.entries import ModelSpec
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of
 from anole.extract.samples import read_samples
-from anole.codec import to_plain
 from anole.record import Config
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) -> Compiled:
-    """Quantises and lowers a network, and writes its programs and the host's library; see `NetworkCompiler`."""
+    """Quantize and lower a network, and write its programs and the host's library; see `NetworkCompiler`."""
     model, imported = network.model, network.imported
     chosen = choose_geometry(target, network.matches, network.receipts)
     configs: dict[Workload, Config] = {
@@ -94,11 +94,11 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
         per_layer_latency_s=chosen.per_layer_latency_s,
     )
     _report(model.name, accelerator)
-    return Compiled(chosen.matches, accelerator=to_plain(accelerator))
+    return Compiled(chosen.matches, accelerator=encode(accelerator))
 
 
 def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
-    """Compiles all host functions into a library; writes none if there are no functions."""
+    """Compile all host functions into a library; write none if there are no functions."""
     if not parts.host.functions_items():
         return
     device = get_device(describe_cpu())
@@ -119,7 +119,7 @@ def _cycles(program: Program) -> int:
 
 
 def _untuned_cycles(network: QuantizedNetwork, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
-    """Returns the cycles of all steps if every layer has the default config.
+    """Return the cycles of all steps if every layer has the default config.
 
     Where the default config has no room for the residual, the host would add it.
     """

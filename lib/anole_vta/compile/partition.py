@@ -50,7 +50,7 @@ class FusedLayer:
     shape: tuple[int, ...]
 
     def run(self, data: NDArray[Any], residual: NDArray[Any] | None) -> NDArray[np.float32]:
-        """Returns the result for data and a residual."""
+        """Return the result for data and a residual."""
         flat = data if self.weight.ndim == 4 else data.reshape(-1, self.weight.shape[0])
         total = (anchor(self.workload, flat, self.weight) + self.bias).reshape(self.shape)
         if residual is not None:
@@ -107,7 +107,7 @@ class Partitioner:
         self._names |= {binding.var: f"v{position}" for position, binding in enumerate(self._bindings)}
 
     def split(self) -> Partition:
-        """Returns the parts."""
+        """Return the parts."""
         layers, inner = self._layers()
         builder, parts, waiting = relax.BlockBuilder(), list[Part](), list[int]()
         accelerated = {layer.result for layer in layers.values()}
@@ -124,7 +124,7 @@ class Partitioner:
         return Partition(tuple(self._names[p] for p in self._main.params), outputs, tuple(parts), builder.get())
 
     def _layers(self) -> tuple[dict[int, FusedLayer], set[int]]:
-        """Returns the layers by the position of their last operator, and the positions of all their other operators."""
+        """Return the layers by the position of their last operator, and the positions of all their other operators."""
         layers: dict[int, FusedLayer] = {}
         inner: set[int] = set()
         number = -1
@@ -144,7 +144,7 @@ class Partitioner:
     def _layer(
         self, position: int, call: ir.Call, workload: Workload, name: str, taken: set[int]
     ) -> tuple[list[int], FusedLayer]:
-        """Returns the positions of a layer's operators, and the layer."""
+        """Return the positions of a layer's operators, and the layer."""
         weight = call.args[1].value.numpy()
         bias: NDArray[np.float32] | None = None
         residual, positive, cap = None, False, None
@@ -175,7 +175,7 @@ class Partitioner:
         return positions, FusedLayer(name, workload, *names, weight, bias, positive, cap, tuple(extents(last.value)))
 
     def _only_user(self, position: int) -> int | None:
-        """Returns the position of a value's only reader, or None if there is no single one."""
+        """Return the position of a value's only reader, or None if there is no single one."""
         var = self._bindings[position].var
         users = self._users.get(var, [])
         return users[0] if len(users) == 1 and var not in self._returned else None
@@ -194,7 +194,7 @@ class Partitioner:
         return pool if self._can_pool(pool, tuple(extents(call.args[0]))) else None
 
     def _flush(self, waiting: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
-        """Makes one function of the host of the waiting operators."""
+        """Make one function of the host of the waiting operators."""
         inside = set(waiting)
         bindings = [self._bindings[position] for position in waiting]
         made = {binding.var for binding in bindings}
@@ -221,7 +221,7 @@ def _emit(
     arguments: Sequence[relax.Var],
     results: Sequence[relax.Var],
 ) -> None:
-    """Adds a function with the given bindings to a module; it returns a tuple."""
+    """Add a function with the given bindings to a module; it returns a tuple."""
     params = [relax.Var(f"x{number}", var.ty) for number, var in enumerate(arguments)]
     renamed: dict[relax.Var, ir.Expr] = dict(zip(arguments, params, strict=True))
     with builder.function(name, params):
@@ -245,12 +245,12 @@ def _renamed(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
 
 
 def _operator(expr: ir.Expr) -> str:
-    """Returns the name of the operator that an expression calls; an empty one if it calls none."""
+    """Return the name of the operator that an expression calls; an empty one if it calls none."""
     return expr.op.name if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) else ""
 
 
 def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
-    """Returns a constant with one number for each channel; a scalar is repeated."""
+    """Return a constant with one number for each channel; a scalar is repeated."""
     if not isinstance(expr, ir.GenericConst):
         return None
     value = expr.value.numpy()

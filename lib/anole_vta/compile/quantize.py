@@ -1,4 +1,4 @@
-"""Post-training quantisation: symmetric, with one power-of-two scale for each value and weight, found on samples."""
+"""Post-training quantization: symmetric, with one power-of-two scale for each value and weight, found on samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anole.record import Config
 from anole.task import Workload
 from anole_vta.compile.partition import FusedLayer, Partition
 from anole_vta.network.network import (
-    MOST,
+    MAX_VALUE,
     AcceleratorLayer,
     Host,
     NetworkStep,
@@ -28,7 +28,7 @@ from anole_vta.target import as_conv2d
 _FINER = 4
 
 _BIAS_BITS = 28
-_MOST_BIAS = 2 << _BIAS_BITS
+_MAX_BIAS = 2 << _BIAS_BITS
 """Bound on biases, including half a unit of the result, such that no sum overflows 32 bits."""
 
 _RESIDUAL_SHIFT = 22
@@ -42,7 +42,7 @@ Observed = Mapping[str, NDArray[np.float32]]
 
 
 def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed:
-    """Runs a network in floating point on samples and returns all of its values."""
+    """Run a network in floating point on samples and return all of its values."""
     observed: dict[str, list[NDArray[Any]]] = {}
     for sample in samples:
         values: dict[str, NDArray[Any]] = dict(zip(parts.inputs, sample, strict=True))
@@ -62,14 +62,14 @@ def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed
 
 
 def best_exponent(values: NDArray[np.float32]) -> int:
-    """Returns the power-of-two scale with which integers approximate values with the least mean square error.
+    """Return the power-of-two scale with which integers approximate values with the least mean square error.
 
     The coarsest candidate scale holds the largest value; finer ones clip it, but are more precise elsewhere.
     """
     largest = float(np.abs(values).max(initial=0.0))
     if not largest or not math.isfinite(largest):
         return 0
-    coarsest = math.ceil(math.log2(largest / MOST))
+    coarsest = math.ceil(math.log2(largest / MAX_VALUE))
     flat = values.ravel()
     errors = []
     for exponent in range(coarsest, coarsest - _FINER, -1):
@@ -79,14 +79,14 @@ def best_exponent(values: NDArray[np.float32]) -> int:
 
 
 def snr_db(expected: NDArray[Any], found: NDArray[Any]) -> float | None:
-    """Returns the signal-to-noise ratio in decibels; None where noise or signal is zero, or the ratio not finite."""
+    """Return the signal-to-noise ratio in decibels; None where noise or signal is zero, or the ratio not finite."""
     wide = expected.astype(np.float64)
     signal, noise = float(np.square(wide).sum()), float(np.square(wide - found).sum())
     return 10 * math.log10(signal / noise) if 0 < signal < math.inf and 0 < noise < math.inf else None
 
 
 def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> QuantizedNetwork:
-    """Returns the network in integers, whose scales follow from all values observed on samples."""
+    """Return the network in integers, whose scales follow from all values observed on samples."""
     exponents: dict[str, int] = {}
 
     def exponent_of(name: str) -> int:
@@ -125,24 +125,24 @@ def _layer(
     half = 1 << shift - 1 if shift else 0
     bias = np.rint(np.ldexp(fused.bias.astype(np.float64), -sum_exponent)) + half
     weight = _rounded(fused.weight, weight_exponent).astype(np.int8)
-    high = MOST if fused.cap is None else min(MOST, math.floor(math.ldexp(fused.cap, -result_exponent)))
+    high = MAX_VALUE if fused.cap is None else min(MAX_VALUE, math.floor(math.ldexp(fused.cap, -result_exponent)))
     return AcceleratorLayer(
         *(fused.name, w, config, fused.data, fused.result, fused.residual),
         *(data_exponent, weight_exponent, residual_exponent or 0, result_exponent),
-        *(0 if fused.positive else -MOST, high),
+        *(0 if fused.positive else -MAX_VALUE, high),
         fused.shape,
         weight.reshape(*w.kernel, w.in_channels, w.out_channels),
-        np.clip(bias, -_MOST_BIAS, _MOST_BIAS).astype(np.int32),
+        np.clip(bias, -_MAX_BIAS, _MAX_BIAS).astype(np.int32),
     )
 
 
 def _finest_sum(fused: FusedLayer, residual_exponent: int | None) -> int:
-    """Returns the finest scale of the sums at which bias and residual are not cut off."""
-    most_bias = float(np.abs(fused.bias).max(initial=0.0))
-    finest = math.frexp(most_bias)[1] - _BIAS_BITS if most_bias else _FINEST
+    """Return the finest scale of the sums at which bias and residual are not cut off."""
+    max_bias = float(np.abs(fused.bias).max(initial=0.0))
+    finest = math.frexp(max_bias)[1] - _BIAS_BITS if max_bias else _FINEST
     return finest if residual_exponent is None else max(finest, residual_exponent - _RESIDUAL_SHIFT)
 
 
 def _rounded(values: NDArray[np.float32], exponent: int) -> NDArray[np.float32]:
-    """Returns values in units of a scale, rounded to nearest and clipped to what an integer holds."""
-    return np.clip(np.rint(np.ldexp(values, -exponent)), -MOST, MOST)
+    """Return values in units of a scale, rounded to nearest and clipped to what an integer holds."""
+    return np.clip(np.rint(np.ldexp(values, -exponent)), -MAX_VALUE, MAX_VALUE)

@@ -39,7 +39,7 @@ _ARRAYS = ("weight", "bias")
 
 
 def save_network(folder: Path, network: QuantizedNetwork, loaded: Mapping[str, Loaded]) -> None:
-    """Writes all files of a network except the host's library into an existing folder."""
+    """Write all files of a network except the host's library into an existing folder."""
     (folder / "steps").mkdir()
     steps = []
     for number, step in enumerate(network.steps):
@@ -61,27 +61,27 @@ class BuiltNetwork:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Loads the files that `save_network` wrote, and the host's library; raises BuildError."""
+        """Load the files that `save_network` wrote, and the host's library; raises BuildError."""
         network, loaded = _read_network(folder)
         return cls(network, SimulatedAccelerator(loaded), host_of(folder / HOST_LIBRARY))
 
     def run(self, inputs: Sequence[NDArray[Any]], accelerator: StepRunner | None = None) -> Mapping[str, Value]:
-        """Runs the network on the simulated hardware, or on another given accelerator, and returns all values."""
+        """Run the network on the simulated hardware, or on another given accelerator, and return all values."""
         return run_quantized(self.network, inputs, self.host, accelerator or self.hardware)
 
     def outputs(self, values: Mapping[str, Value]) -> list[NDArray[Any]]:
-        """Returns the outputs among the values of a run."""
+        """Return the outputs among the values of a run."""
         return [float_of(values[name]) for name in self.network.outputs]
 
 
 def load_programs(folder: Path) -> dict[str, Program]:
-    """Returns the program of each accelerator step by name, without the host's library; raises what `load` raises."""
+    """Return the program of each accelerator step by name, without the host's library; raise what `load` raises."""
     network, loaded = _read_network(folder)
     return {step.name: loaded[step.result].program for step in network.accelerated}
 
 
 def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, Loaded]]:
-    """Returns the network that a folder holds, and the program and constants of each of its accelerator steps."""
+    """Return the network that a folder holds, and the program and constants of each of its accelerator steps."""
     try:
         plain = json.loads((folder / "network.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
@@ -94,7 +94,7 @@ def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, Loaded]]:
 
 
 def host_of(library: Path) -> Host:
-    """Returns a function that calls a host library's functions; a missing library has none. Raises BuildError."""
+    """Return a function that calls a host library's functions; a missing library has none. Raises BuildError."""
     if not library.exists():
         return _no_host
     import tvm
@@ -125,7 +125,7 @@ def _step_to_json(step: NetworkStep) -> dict[str, Any]:
 
 
 def _save_loaded(folder: Path, name: str, loaded: Loaded) -> dict[str, Any]:
-    """Writes a program and its constants, and returns their entry in the manifest."""
+    """Write a program and its constants, and return their entry in the manifest."""
     program = loaded.program
     (folder / f"{name}.stream").write_bytes(encode_stream(program.instructions, program.geometry))
     uops = np.array([encode_uop(uop, program.geometry) for uop in program.uops], dtype="<u4")

@@ -1,4 +1,4 @@
-"""A quantised network: integer layers for the accelerator, host functions between them, and the reference in NumPy.
+"""A quantized network: integer layers for the accelerator, host functions between them, and the reference in NumPy.
 
 A value is held as int8 with a power-of-two scale, or as float32 where the host computes.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from anole.record import Config
 from anole.task import Conv2d
 
-MOST = 127
+MAX_VALUE = 127
 """The largest integer of a value; the least is its negative, so that the range is symmetric."""
 
 
@@ -99,7 +99,7 @@ class HostCall:
 
 NetworkStep = AcceleratorLayer | Pool | HostCall
 
-_MOST_RESIDUAL = 1 << 29
+_MAX_RESIDUAL = 1 << 29
 """Bound on residuals such that, as with biases, no sum overflows 32 bits."""
 
 
@@ -128,16 +128,16 @@ class StepRunner(Protocol):
     """Computes the accelerator's steps on NHWC data: the simulated hardware, or the integer reference."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
-        """Returns the result for data and a residual in units of the sum."""
+        """Return the result for data and a residual in units of the sum."""
 
     def pool(self, pool: Pool, data: Data) -> Data:
-        """Returns the result."""
+        """Return the result."""
 
 
 def run_quantized(
     network: QuantizedNetwork, inputs: Sequence[NDArray[Any]], host: Host, accelerator: StepRunner
 ) -> Mapping[str, Value]:
-    """Runs a network and returns all of its values."""
+    """Run a network and return all of its values."""
     values: dict[str, Value] = dict(zip(network.inputs, inputs, strict=True))
     for step in network.steps:
         match step:
@@ -163,30 +163,30 @@ def run_quantized(
 
 
 def numbers_of(value: Value, exponent: int) -> Data:
-    """Returns a value as integers of a scale, rounded to nearest, ties to even, and clipped."""
+    """Return a value as integers of a scale, rounded to nearest, ties to even, and clipped."""
     if isinstance(value, Quantized) and value.exponent == exponent:
         return value.numbers
     scaled = np.ldexp(float_of(value), -exponent)
-    return np.asarray(np.clip(np.rint(scaled), -MOST, MOST), np.int8)
+    return np.asarray(np.clip(np.rint(scaled), -MAX_VALUE, MAX_VALUE), np.int8)
 
 
 def float_of(value: Value) -> NDArray[Any]:
-    """Returns a value in floating point, exactly, as the host uses it."""
+    """Return a value in floating point, exactly, as the host uses it."""
     return np.ldexp(value.numbers.astype(np.float32), value.exponent) if isinstance(value, Quantized) else value
 
 
 def _rescaled(numbers: Data, shift: int) -> Sum:
-    """Returns numbers times 2 ** shift, rounded down."""
+    """Return numbers times 2 ** shift, rounded down."""
     wide = numbers.astype(np.int64)
     shifted = wide << min(shift, 31) if shift >= 0 else wide >> min(-shift, 63)
-    return np.asarray(np.clip(shifted, -_MOST_RESIDUAL, _MOST_RESIDUAL), np.int32)
+    return np.asarray(np.clip(shifted, -_MAX_RESIDUAL, _MAX_RESIDUAL), np.int32)
 
 
 class IntegerReference:
     """Computes layers by their definition, in integers; the accelerator must match it bit for bit."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
-        """Returns the result of a layer."""
+        """Return the result of a layer."""
         w = layer.workload
         windows = windows_of(data, w.kernel, w.strides, w.padding, 0)
         # Sums of this size are exact in float64, whose products are much faster than those of integers.
@@ -200,12 +200,12 @@ class IntegerReference:
         return np.asarray(np.clip(shifted, layer.low, layer.high), np.int8)
 
     def pool(self, pool: Pool, data: Data) -> Data:
-        """Returns the maximum over windows."""
+        """Return the maximum over windows."""
         return max_pool(pool, data, int(np.iinfo(np.int8).min))
 
 
 def max_pool(pool: Pool, data: NDArray[Any], least: float) -> NDArray[Any]:
-    """Returns the maximum over windows of NHWC data, with a border of the least value."""
+    """Return the maximum over windows of NHWC data, with a border of the least value."""
     return np.asarray(windows_of(data, pool.kernel, pool.strides, pool.padding, least).max(axis=(4, 5)))
 
 
@@ -216,7 +216,7 @@ def windows_of(
     padding: tuple[int, int, int, int],
     border: float,
 ) -> NDArray[Any]:
-    """Returns the windows of NHWC data, shape (n, rows, columns, channels, kernel rows, kernel columns)."""
+    """Return the windows of NHWC data, shape (n, rows, columns, channels, kernel rows, kernel columns)."""
     top, left, bottom, right = padding
     padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=border)
     windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=(1, 2))

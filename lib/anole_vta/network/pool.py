@@ -9,14 +9,14 @@ from anole_vta.geometry import Geometry, Memory
 from anole_vta.isa import Alu, AluOpcode, Load, Store, alu_uop
 from anole_vta.network.network import Pool
 from anole_vta.simulator.activity import Module
-from anole_vta.templates.conv2d import MOST_BORDER, outside
+from anole_vta.templates.conv2d import MAX_BORDER, outside
 from anole_vta.templates.program import Program, ProgramWriter
 
 _COMPUTE, _STORE = Module.COMPUTE, Module.STORE
 
 
 def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Program:
-    """Returns the program of a maximum pool, with the buffers ``data`` and ``out``.
+    """Return the program of a maximum pool, with the buffers ``data`` and ``out``.
 
     A tile has whole rows of one block of channels, as many rows as fit. The data's shape is NHWC, with images and
     channels in whole blocks.
@@ -43,8 +43,8 @@ def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Progra
         rows_in = (n - 1) * pool.strides[0] + pool.kernel[0]
         first = row * pool.strides[0] - pool.padding[0]
         above, below = outside(first, rows_in, height)
-        if max(above, below, before, behind) > MOST_BORDER:
-            raise ConfigError(f"a border of more than {MOST_BORDER} does not fit a load")
+        if max(above, below, before, behind) > MAX_BORDER:
+            raise ConfigError(f"a border of more than {MAX_BORDER} does not fit a load")
         at = tile * columns
         base = writer.base("data", Memory.ACC) + (block * height + first + above) * width
         y, x = rows_in - above - below, columns_in - before - behind
@@ -66,7 +66,7 @@ def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Progra
 
 
 def pooled_size(pool: Pool, height: int, width: int) -> tuple[int, int]:
-    """Returns the rows and columns of the result."""
+    """Return the rows and columns of the result."""
     top, left, bottom, right = pool.padding
     return (
         (height + top + bottom - pool.kernel[0]) // pool.strides[0] + 1,
@@ -75,7 +75,7 @@ def pooled_size(pool: Pool, height: int, width: int) -> tuple[int, int]:
 
 
 def _rows_that_fit(pool: Pool, columns: int, columns_in: int, geometry: Geometry) -> int:
-    """Returns the most rows of results that fit the accumulators beside their inputs."""
+    """Return the most rows of results that fit the accumulators beside their inputs."""
     depth = geometry.depth(Memory.ACC)
     step = columns + pool.strides[0] * columns_in
     rows = (depth - max(0, pool.kernel[0] - pool.strides[0]) * columns_in) // step

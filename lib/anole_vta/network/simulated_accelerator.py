@@ -30,7 +30,7 @@ class Loaded:
 
 
 def epilogue_of(layer: AcceleratorLayer, geometry: Geometry) -> tuple[EpilogueStep, ...]:
-    """Returns the epilogue that a layer applies to its sums."""
+    """Return the epilogue that a layer applies to its sums."""
     steps: list[EpilogueStep] = [Bias()]
     if layer.residual is not None:
         steps.append(Residual())
@@ -42,12 +42,12 @@ def epilogue_of(layer: AcceleratorLayer, geometry: Geometry) -> tuple[EpilogueSt
 
 
 def can_add(workload: Conv2d, config: Config, geometry: Geometry) -> bool:
-    """Returns whether a layer has room to add a residual."""
+    """Whether a layer has room to add a residual."""
     return can_run(lambda: design_of(workload, geometry, config, (Bias(), Residual(), *SHIFT_AND_CLIP)))
 
 
 def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[int, ...] = ()) -> Loaded:
-    """Returns the program and the packed constants of a step; for a pool, the shape of its data (NHWC) is given.
+    """Return the program and the packed constants of a step; for a pool, the shape of its data (NHWC) is given.
 
     Raises:
         ConfigError: the accelerator cannot run it.
@@ -70,14 +70,14 @@ def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[in
 
 
 def _pack_weight(weight: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
-    """Returns HWIO weights as [CO/BO][CI/BI][KH][KW][BO][BI]."""
+    """Return HWIO weights as [CO/BO][CI/BI][KH][KW][BO][BI]."""
     kh, kw, ci, co = weight.shape
     bi, bo = geometry.block_in, geometry.block_out
     return weight.reshape(kh, kw, ci // bi, bi, co // bo, bo).transpose(4, 2, 0, 1, 5, 3)
 
 
 def unpack_weight(weight: NDArray[Any]) -> NDArray[Any]:
-    """Returns [CO/BO][CI/BI][KH][KW][BO][BI] weights as HWIO."""
+    """Return [CO/BO][CI/BI][KH][KW][BO][BI] weights as HWIO."""
     co, ci, kh, kw, bo, bi = weight.shape
     return weight.transpose(2, 3, 1, 5, 0, 4).reshape(kh, kw, ci * bi, co * bo)
 
@@ -89,7 +89,7 @@ class SimulatedAccelerator:
         self.loaded = loaded
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
-        """Runs a layer's program."""
+        """Run a layer's program."""
         loaded = self.loaded[layer.result]
         g, w = loaded.program.geometry, layer.workload
         tensors = {"data": _packed(data, g.batch, g.block_in), **loaded.constants}
@@ -98,7 +98,7 @@ class SimulatedAccelerator:
         return _run(loaded.program, tensors, (w.batch, w.out_height, w.out_width, w.out_channels))
 
     def pool(self, pool: Pool, data: Data) -> Data:
-        """Runs a pool's program."""
+        """Run a pool's program."""
         program = self.loaded[pool.result].program
         wide = _packed(data, program.geometry.batch, program.geometry.block_out).astype(np.int32)
         n, h, w, c = data.shape
@@ -106,14 +106,14 @@ class SimulatedAccelerator:
 
 
 def _packed(tensor: NDArray[Any], batch: int, block: int) -> NDArray[Any]:
-    """Returns an NHWC tensor as [N/B][C/BLOCK][H][W][B][BLOCK], its channels padded to whole blocks."""
+    """Return an NHWC tensor as [N/B][C/BLOCK][H][W][B][BLOCK], its channels padded to whole blocks."""
     whole = np.pad(tensor, ((0, 0), (0, 0), (0, 0), (0, -tensor.shape[-1] % block)))
     n, h, w, c = whole.shape
     return whole.reshape(n // batch, batch, h, w, c // block, block).transpose(0, 4, 2, 3, 1, 5)
 
 
 def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> Data:
-    """Runs a program on packed tensors, and returns its region ``out`` as NHWC of this shape."""
+    """Run a program on packed tensors, and return its region ``out`` as NHWC of this shape."""
     g, (n, h, w, c) = program.geometry, shape
     dram = np.zeros(max(region.address + region.size_bytes for region in program.regions.values()), np.uint8)
     places = {name: slice(place.address, place.address + place.size_bytes) for name, place in program.regions.items()}

@@ -31,7 +31,7 @@ REMEDY = "a build for a target of `kind: vta` in models.yaml, such as `{kind: vt
 
 
 def make(source: ReportSource) -> list[Shown]:
-    """Returns the chosen geometries, and a vta_config.json of each."""
+    """Return the chosen geometries, and a vta_config.json of each."""
     query = source.database.query(SQL)
     if not query.rows:
         return [Lacking("Chosen geometry", REMEDY)]

@@ -35,7 +35,7 @@ _EXPLORED = "Front of time, area and energy"
 
 
 def make(source: ReportSource) -> list[Shown]:
-    """Returns the geometries that builds were simulated on, and the exact front of each accelerator."""
+    """Return the geometries that builds were simulated on, and the exact front of each accelerator."""
     found = sorted((source.project / layout.ACCELERATORS).glob(f"*/{FRONT}"))
     lacking = Lacking(_EXPLORED, "an entry of `accelerators` in models.yaml (docs/vta/accelerators.md).")
     return [_of_builds(source), *(map(_explored, found) if found else (lacking,))]
@@ -85,7 +85,7 @@ def _of_builds(source: ReportSource) -> Shown:
 
 
 def _explored(path: Path) -> Shown:
-    """Returns the front in a file that exploring an accelerator wrote."""
+    """Return the front in a file that exploring an accelerator wrote."""
     title = f"{_EXPLORED}: {path.parent.name}"
     try:
         return _figure(title, path.parent.name, path.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Sh
 from anole.text_format import NONE, counted, percent
 from anole_vta.network.artifact import load_programs
 from anole_vta.pages.accelerators import REMEDY
-from anole_vta.report import Utilisation, utilisation
+from anole_vta.report import Utilization, utilization
 from anole_vta.simulator.timing import simulate
 
 _SQL = """
@@ -32,20 +32,20 @@ where step.type = 'object'
 order by build.name, step.key
 """
 
-_MOST_INSTRUCTIONS = 3_000_000
+_MAX_INSTRUCTIONS = 3_000_000
 """The most instructions of all builds together whose schedule is computed; they take half a minute or so."""
 
 
 def make(source: ReportSource) -> list[Shown]:
-    """Returns the share of the cycles in which each unit works."""
-    title = "Utilisation by unit"
+    """Return the share of the cycles in which each unit works."""
+    title = "Utilization by unit"
     query = source.database.query(_SQL)
     if not query.rows:
         return [Lacking(title, REMEDY)]
     rows: list[dict[str, Any]] = []
     values: list[dict[str, Any]] = []
     builds = [(name, list(steps)) for name, steps in groupby(query.records(), key=itemgetter("build"))]
-    left = _MOST_INSTRUCTIONS
+    left = _MAX_INSTRUCTIONS
     for build, steps in builds:
         left -= sum(step["instructions"] for step in steps)
         found = _used(source.project / layout.build_path(build), steps[0]["created_at"]) if left >= 0 else {}
@@ -80,8 +80,8 @@ def make(source: ReportSource) -> list[Shown]:
 _UNITS = ("load", "compute", "store", "matrix unit")
 
 
-def _used(folder: Path, created_at: str) -> Mapping[str, Utilisation]:
-    """Returns the work of each step of a build; nothing if the folder holds another build than the database."""
+def _used(folder: Path, created_at: str) -> Mapping[str, Utilization]:
+    """Return the work of each step of a build; nothing if the folder holds another build than the database."""
     try:
         if read_build(folder).created_at != created_at:
             return {}
@@ -89,15 +89,15 @@ def _used(folder: Path, created_at: str) -> Mapping[str, Utilisation]:
     except AnoleError:
         return {}
     return {
-        name: utilisation(program, simulate(program.instructions, program.geometry))
+        name: utilization(program, simulate(program.instructions, program.geometry))
         for name, program in programs.items()
     }
 
 
-def _shares(used: list[Utilisation]) -> dict[str, float]:
+def _shares(used: list[Utilization]) -> dict[str, float]:
     cycles = sum(each.cycles for each in used)
     modules = {name: sum(each.busy[name] for each in used) / cycles for name in _UNITS[:3]}
     return {**modules, _UNITS[3]: sum(each.operations for each in used) / cycles}
 
 
-SECTION = Section("utilisation", "How busy are its units?", "hardware", make)
+SECTION = Section("utilization", "How busy are its units?", "hardware", make)

@@ -28,7 +28,7 @@ class Token(IntEnum):
 
 
 def module_of(instruction: Instruction) -> Module:
-    """Returns the module that runs an instruction."""
+    """Return the module that runs an instruction."""
     if isinstance(instruction, Store):
         return Module.STORE
     if isinstance(instruction, Load) and instruction.memory in (Memory.INP, Memory.WGT):
@@ -79,7 +79,7 @@ class Activity:
     passing: int = 0
 
     def end(self, start: int, last_beat_end: int) -> int:
-        """Returns when a load ends, given the end of its last beat.
+        """Return when a load ends, given the end of its last beat.
 
         A single port writes the data, a few cycles after the beats. In the cycles between these it writes the border,
         from its first row to its last. A row without a border of its own takes a cycle to pass.
@@ -107,11 +107,11 @@ class Activities:
         self._same: dict[Activity, Activity] = {}
 
     def period(self, instruction: Load | Store) -> int:
-        """Returns the distance in DRAM, in elements, after which an instruction's timing repeats."""
+        """Return the distance in DRAM, in elements, after which an instruction's timing repeats."""
         return max(1, self._burst_bytes // self._geometry.element_bytes(_memory_of(instruction)))
 
     def of(self, instruction: Instruction, by: int = 0) -> Activity:
-        """Returns the activity of an instruction moved in DRAM by `by` elements."""
+        """Return the activity of an instruction moved in DRAM by `by` elements."""
         if isinstance(instruction, (Load, Store)):
             memory = _memory_of(instruction)
             address = (instruction.dram_base + by) * self._geometry.element_bytes(memory) % self._burst_bytes

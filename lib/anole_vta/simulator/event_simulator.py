@@ -19,7 +19,7 @@ _FETCH_REQUEST = 2
 _READ_LATENCY = 18
 """Cycles from a request at an empty memory queue to its first beat."""
 
-_MOST_TOKENS = 255
+_MAX_TOKENS = 255
 
 _RECEIVER = (1, 0, 2, 1)
 """The module that waits for each kind of token."""
@@ -78,7 +78,7 @@ class State(NamedTuple):
     channel: ChannelState
 
 
-class Clockwork:
+class EventSimulator:
     """Runs a program given as the activities of its modules.
 
     An instruction starts when it is at the head of its module's queue and the tokens that it waits for are present.
@@ -104,7 +104,7 @@ class Clockwork:
         self._channel = ReadChannel(_READ_LATENCY)
 
     def run(self) -> int:
-        """Runs the program and returns the cycle in which FINISH starts; raises StreamError at a deadlock."""
+        """Run the program and return the cycle in which FINISH starts; raises StreamError at a deadlock."""
         due = self._due
         self._fetch(1)
         while (cycle := min(due)) < NEVER:
@@ -122,14 +122,14 @@ class Clockwork:
         return self._started[Module.COMPUTE]
 
     def _first_to_end(self, cycle: int, module: int) -> int:
-        """Returns the module whose ending instruction comes first in the program, among those that end in a cycle."""
+        """Return the module whose ending instruction comes first in the program, among those that end in a cycle."""
         due = self._due
         if due.count(cycle) == 1:
             return module
         return min([each for each in range(3) if due[_ENDED + each] == cycle], key=self._number)
 
     def _fetch(self, cycle: int) -> None:
-        """Starts reading the next instructions: a whole burst, or a part of one."""
+        """Start reading the next instructions: a whole burst, or a part of one."""
         n = min(self._chunk, self._n - self._fetched)
         if n:
             self._fetched += n
@@ -137,7 +137,7 @@ class Clockwork:
             self._read(Read(0, cycle + _FETCH_REQUEST, (beats,), beats))
 
     def _dispatch(self, cycle: int) -> None:
-        """Dispatches the fetched instructions to the modules' queues, one per cycle, while there is room."""
+        """Dispatch the fetched instructions to the modules' queues, one per cycle, while there is room."""
         begin, waiting, due = self._dispatched, self._waiting, self._due
         fetched = self.streams.modules(begin, self._fetched)
         given = fetched[: self._fitting(fetched)]
@@ -155,7 +155,7 @@ class Clockwork:
             self._stalled_by = fetched[len(given)]
 
     def _fitting(self, modules: bytes) -> int:
-        """Returns how many of the next instructions, given by their modules, fit the queues."""
+        """Return how many of the next instructions, given by their modules, fit the queues."""
         if max(self._waiting) + len(modules) <= self._queue_entries:
             return len(modules)
         room = [self._queue_entries - waiting for waiting in self._waiting]
@@ -166,7 +166,7 @@ class Clockwork:
         return len(modules)
 
     def _head(self, module: int) -> Activity:
-        """Returns the first activity of a module's queue, which is not empty."""
+        """Return the first activity of a module's queue, which is not empty."""
         activities, offset = self._activities[module], self._offsets[module]
         while offset == len(activities):
             offset = self._offsets[module] = 0
@@ -175,13 +175,13 @@ class Clockwork:
         return activities[offset]
 
     def _number(self, module: int) -> int:
-        """Returns the number in the program of the first instruction of a module's queue."""
+        """Return the number in the program of the first instruction of a module's queue."""
         passage = self._passages[module]
         within = self.streams.part(passage).numbers[module][self._offsets[module]]
         return int(self.streams.firsts[passage]) + within
 
     def _test(self, cycle: int, module: int) -> None:
-        """Starts the first instruction of a module's queue if its tokens are present."""
+        """Start the first instruction of a module's queue if its tokens are present."""
         due, tokens = self._due, self._tokens
         if due[_ENDED + module] < NEVER or not self._waiting[module]:
             return
@@ -215,7 +215,7 @@ class Clockwork:
                 self._due[_ENDED + module] = activity.end(self._started[module], changed.end)
 
     def _end(self, cycle: int, module: int) -> None:
-        """Ends a module's instruction and hands out its tokens."""
+        """End a module's instruction and hands out its tokens."""
         due, activity = self._due, self._head(module)
         due[_ENDED + module] = NEVER
         self._waiting[module] -= 1
@@ -228,7 +228,7 @@ class Clockwork:
             self._test(cycle, module)
         tokens = self._tokens
         for token in activity.pushes:
-            if tokens[token] < _MOST_TOKENS:
+            if tokens[token] < _MAX_TOKENS:
                 tokens[token] += 1
             receiver = _RECEIVER[token]
             if due[_ENDED + receiver] == NEVER:
@@ -237,10 +237,10 @@ class Clockwork:
             self._passed(cycle, passed)
 
     def _passed(self, cycle: int, passage: int) -> None:
-        """Is called when COMPUTE has ended its last instruction of a passage."""
+        """Be called when COMPUTE has ended its last instruction of a passage."""
 
     def progress(self, cycle: int, passage: int) -> Progress:
-        """Returns the program's progress in a cycle, relative to a passage."""
+        """Return the program's progress in a cycle, relative to a passage."""
         for module, waiting in enumerate(self._waiting):
             if waiting:
                 self._head(module)
@@ -250,7 +250,7 @@ class Clockwork:
         return Progress(cycle, passage, heads, (dispatching, within))
 
     def state(self, at: Progress) -> State:
-        """Returns the state that decides everything from here on."""
+        """Return the state that decides everything from here on."""
         cycle, passage, heads, (_, dispatched) = at
         due, is_whole, is_over = self._due, self._dispatched == self._n, self._run_end <= cycle
         running: list[tuple[int, int, int] | None] = [None] * 3
@@ -273,7 +273,7 @@ class Clockwork:
         )
 
     def resume(self, at: Progress, state: State) -> None:
-        """Continues from a state at the given progress."""
+        """Continue from a state at the given progress."""
         cycle, _, heads, dispatched = at
         streams = self.streams
         self._due[:] = [each + cycle if each < NEVER else NEVER for each in state.due]
@@ -295,7 +295,7 @@ class Clockwork:
         self._channel.resume(state.channel, cycle + _FETCH_REQUEST)
 
     def _deadlock(self) -> str:
-        """Describes which instructions wait for which tokens."""
+        """Describe which instructions wait for which tokens."""
         waiting = []
         for module in Module:
             if self._waiting[module]:

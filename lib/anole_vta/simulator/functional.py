@@ -56,7 +56,7 @@ class FunctionalSimulator:
         raise StreamError("the program does not end with FINISH")
 
     def step(self, instruction: Instruction) -> None:
-        """Runs one instruction and ignores its tokens; raises StreamError where it leaves a buffer or DRAM."""
+        """Run one instruction and ignore its tokens; raise StreamError where it leaves a buffer or DRAM."""
         check(instruction, self.geometry)
         match instruction:
             case Load():
@@ -90,7 +90,7 @@ class FunctionalSimulator:
         self.dram[where] = elements.reshape(tile, -1).view(np.uint8).reshape(where.shape)
 
     def _addresses(self, tile: Load | Store, memory: Memory) -> NDArray[np.int64]:
-        """Returns the address of every byte of a tile in DRAM, shape (rows, bytes of a row)."""
+        """Return the address of every byte of a tile in DRAM, shape (rows, bytes of a row)."""
         size = self.geometry.element_bytes(memory)
         starts = (tile.dram_base + np.arange(tile.y_size) * tile.x_stride) * size
         end = int(starts[-1]) + tile.x_size * size if len(starts) else 0
@@ -125,7 +125,7 @@ class FunctionalSimulator:
         self._alu_steps(alu, compute, dst, src)
 
     def _alu_steps(self, alu: Alu, compute: Operation, dst: NDArray[np.int64], src: NDArray[np.int64]) -> None:
-        """Computes the steps at once if none accesses what another writes; otherwise splits them into halves."""
+        """Compute the steps at once if none accesses what another writes; otherwise splits them into halves."""
         apart = len(np.unique(dst)) == len(dst) and not np.isin(src[src != dst], dst).any()
         if len(dst) > 1 and not apart:
             half = len(dst) // 2
@@ -140,13 +140,13 @@ class FunctionalSimulator:
         self.out[dst] = result.astype(np.int8)
 
     def _uops(self, nest: Gemm | Alu) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Returns dst, src and wgt of an instruction's micro-operations, shape (n,) each."""
+        """Return dst, src and wgt of an instruction's micro-operations, shape (n,) each."""
         return decode_uop(self.uop[nest.uop_begin : nest.uop_end].astype(np.int64), self.geometry)
 
     def _indices(
         self, nest: Gemm | Alu, start: NDArray[np.int64], outer: int, inner: int, memory: Memory
     ) -> NDArray[np.int64]:
-        """Returns one index into a memory for every step of a nest, in order, shape (n,)."""
+        """Return one index into a memory for every step of a nest, in order, shape (n,)."""
         loops = np.arange(nest.iter_out)[:, None] * outer + np.arange(nest.iter_in) * inner
         indices = (loops[:, :, None] + start).ravel()
         depth = self.geometry.depth(memory)
@@ -160,13 +160,13 @@ Operation = Callable[[NDArray[np.int32], "NDArray[np.int32] | np.int32"], NDArra
 
 
 def _shift(x: NDArray[np.int32], y: NDArray[np.int32] | np.int32) -> NDArray[np.int32]:
-    """Shifts right, arithmetically; a negative distance shifts left."""
+    """Shift right, arithmetically; a negative distance shifts left."""
     y = np.asarray(y, np.int32)
     return np.where(y >= 0, x >> np.clip(y, 0, 31), np.left_shift(x, np.clip(-y, 0, 31))).astype(np.int32)
 
 
 def _low_product(x: NDArray[np.int32], y: NDArray[np.int32] | np.int32) -> NDArray[np.int32]:
-    """Multiplies the low bytes as signed numbers."""
+    """Multiply the low bytes as signed numbers."""
     return np.multiply(x.astype(np.int8).astype(np.int32), np.asarray(y).astype(np.int8).astype(np.int32))
 
 

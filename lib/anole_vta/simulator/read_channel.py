@@ -41,7 +41,7 @@ class Read:
     next: int = field(default=0, repr=False)
 
     def state(self, earliest: int) -> ReadState:
-        """Returns the state that matters from a cycle on."""
+        """Return the state that matters from a cycle on."""
         if not self.left:
             return self.client, 0, (), 0, self.end - earliest, 1, 0
         ready, end = max(0, self.ready - earliest), self.end - earliest
@@ -82,7 +82,7 @@ class ReadChannel:
         self._requests: list[_Request] = []
 
     def add(self, read: Read) -> list[Read]:
-        """Adds a read; returns the reads whose end changes, including the new one."""
+        """Add a read; return the reads whose end changes, including the new one."""
         ready = read.ready
         known = [other for other in self._reads if other.end > ready]
         if not known:
@@ -96,7 +96,7 @@ class ReadChannel:
         return [*[other for other, end in zip(known, before, strict=True) if other.end != end], read]
 
     def state(self, earliest: int) -> ChannelState:
-        """Returns the state that matters to reads that become ready from a cycle on."""
+        """Return the state that matters to reads that become ready from a cycle on."""
         reads = [read for read in self._reads if read.end > earliest]
         if not reads:
             return ChannelState()
@@ -109,7 +109,7 @@ class ReadChannel:
         )
 
     def resume(self, state: ChannelState, earliest: int) -> None:
-        """Continues from a state at another cycle."""
+        """Continue from a state at another cycle."""
         self._reads = [
             Read(client, ready + earliest, bursts, left, end + earliest, gap, after)
             for client, ready, bursts, left, end, gap, after in state.reads
@@ -118,7 +118,7 @@ class ReadChannel:
         self._requests = [(earliest - 1, begin, end + earliest, gone, 0) for end in state.ends]
 
     def _advance(self, cycle: int) -> None:
-        """Plans all requests that leave before a cycle, and no others."""
+        """Plan all requests that leave before a cycle, and no others."""
         self._plan(self._reads, cycle)
         requests = self._requests
         while requests and requests[-1][0] >= cycle:
@@ -127,7 +127,7 @@ class ReadChannel:
             read.left += read.bursts[read.next]
 
     def _plan(self, reads: Sequence[Read], until: int | None = None) -> None:
-        """Plans the requests that leave before a cycle; if there is none, the end of all reads."""
+        """Plan the requests that leave before a cycle; if there is none, the end of all reads."""
         waiting = [read for read in reads if read.left]
         if not waiting:
             return
@@ -175,7 +175,7 @@ class Bursts:
 
 @lru_cache(1 << 14)
 def bursts_of(address: int, row_bytes: int, stride_bytes: int, rows: int, bus_bytes: int, burst_bytes: int) -> Bursts:
-    """Returns the bursts of a tile; a burst ends at multiples of the burst size and at the end of each row.
+    """Return the bursts of a tile; a burst ends at multiples of the burst size and at the end of each row.
 
     Of the first row's address, only the remainder modulo the burst size matters. A partly used beat of the bus counts
     as a whole.

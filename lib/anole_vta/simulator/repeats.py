@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from anole_vta.geometry import Geometry
 from anole_vta.simulator.activity import Module
-from anole_vta.simulator.event_simulator import Clockwork, Cursor, Progress, State
+from anole_vta.simulator.event_simulator import Cursor, EventSimulator, Progress, State
 from anole_vta.simulator.streams import Streams
 
 _GLANCE = 2
@@ -31,7 +31,7 @@ class _Visit(NamedTuple):
     state: State
 
 
-class Skipper(Clockwork):
+class FastForwardSimulator(EventSimulator):
     """A clockwork that skips what it has run before; the resulting cycles are the same.
 
     The state and the upcoming activities decide everything that happens. Whenever COMPUTE has ended a passage, the
@@ -43,15 +43,15 @@ class Skipper(Clockwork):
         super().__init__(streams, geometry)
         self.skipped = 0
         """Number of skipped passages."""
-        self._most_waiting = self._fruitful = 0
+        self._max_waiting = self._fruitful = 0
         self._visits: list[_Visit] = []
         self._seen: dict[Hashable, list[int]] = {}
 
     def _passed(self, cycle: int, passage: int) -> None:
         # While the queues fill, no state comes again.
         waiting = sum(self._waiting)
-        if self._dispatched < self._n and waiting > self._most_waiting:
-            self._most_waiting = waiting
+        if self._dispatched < self._n and waiting > self._max_waiting:
+            self._max_waiting = waiting
             return
         # Where little comes again, it does so by whole tiles.
         if len(self._visits) - self._fruitful > _PATIENCE and not self.streams.part(passage).activities[Module.STORE]:
@@ -62,7 +62,7 @@ class Skipper(Clockwork):
             here = self._skip(here)
 
     def _skip(self, here: _Visit) -> _Visit | None:
-        """Skips a known repetition; returns the visit that it leads to, or None if there is none."""
+        """Skip a known repetition; return the visit that it leads to, or None if there is none."""
         streams, passage, dispatched = self.streams, here.at.passage, here.at.dispatched[0]
         glance = streams.kinds[passage : passage + _GLANCE], streams.patterns[dispatched : dispatched + _GLANCE]
         tried = self._seen.setdefault((here.state, *(each.tobytes() for each in glance)), [])
@@ -100,7 +100,7 @@ class _Repetition:
             self._dispatched_until = _alike_until(streams.patterns, before.at.dispatched[0], by)
 
     def end(self) -> _Visit:
-        """Returns the last visit that it leads to; the last of all if there is none."""
+        """Return the last visit that it leads to; the last of all if there is none."""
         visits, begin = self._visits, self._number + 1
         if self._times(visits[begin]) < 1:
             return self._here
@@ -109,7 +109,7 @@ class _Repetition:
         return self._here if times == 1 and beyond == begin else self._again(visits[beyond - 1], times)
 
     def _times(self, until: _Visit) -> int:
-        """Returns how many times in a row everything examined between the earlier visit and another comes again."""
+        """Return how many times in a row everything examined between the earlier visit and another comes again."""
         at, by, streams = until.at, self._by, self._streams
         for module in self._resting:
             if at.heads[module] != self._before.at.heads[module] or until.state.running[module]:
@@ -127,7 +127,7 @@ class _Repetition:
         return min(times, (within - at.dispatched[0]) // by)
 
     def _again(self, until: _Visit, times: int) -> _Visit:
-        """Returns what another visit leads to when everything comes again for the given time."""
+        """Return what another visit leads to when everything comes again for the given time."""
         (cycle, passage, heads, dispatched), further = until.at, times * self._by
         cycle += times * (self._here.at.cycle - self._before.at.cycle)
         resting = self._here.at.heads
@@ -138,7 +138,7 @@ class _Repetition:
 
 
 def _alike_until(numbers: NDArray[np.int64], begin: int, by: int) -> int:
-    """Returns the first position from `begin` on at which numbers differ from those `by` further on."""
+    """Return the first position from `begin` on at which numbers differ from those `by` further on."""
     differ = numbers[begin:-by] != numbers[begin + by :]
     return begin + (int(differ.argmax()) if differ.any() else len(differ))
 

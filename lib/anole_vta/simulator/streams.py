@@ -37,14 +37,14 @@ class Passage:
     located: tuple[tuple[int, int], ...] = ()
 
     def movable(self) -> Iterator[tuple[int, int, Load | Store]]:
-        """Yields the number, the place and the instruction of all that move."""
+        """Yield the number, the place and the instruction of all that move."""
         for number, place in self.located:
             instruction = self.instructions[number]
             assert isinstance(instruction, (Load, Store)), "nothing else accesses DRAM"
             yield number, place, instruction
 
     def moved(self, by: Sequence[int]) -> list[Instruction]:
-        """Returns the instructions with their places moved by these numbers of elements."""
+        """Return the instructions with their places moved by these numbers of elements."""
         instructions = list(self.instructions)
         for number, place, instruction in self.movable():
             instructions[number] = instruction._replace(dram_base=instruction.dram_base + by[place])
@@ -95,7 +95,7 @@ class Code(Sequence[Instruction]):
 
 
 def code_of(instructions: Sequence[Instruction]) -> Code:
-    """Returns instructions in passages; each ends with a store if they have no known structure."""
+    """Return instructions in passages; each ends with a store if they have no known structure."""
     if isinstance(instructions, Code):
         return instructions
     stores = [number + 1 for number, each in enumerate(instructions) if isinstance(each, Store)]
@@ -152,11 +152,11 @@ class Streams:
         self._window, self._window_begin = b"", 0
 
     def part(self, passage: int) -> Part:
-        """Returns the activities of a passage."""
+        """Return the activities of a passage."""
         return self._parts[int(self.kinds[passage])]
 
     def modules(self, begin: int, end: int) -> bytes:
-        """Returns the modules of consecutive instructions, a byte each."""
+        """Return the modules of consecutive instructions, a byte each."""
         a, b = begin - self._window_begin, end - self._window_begin
         if a < 0 or b > len(self._window):
             first = self.passage_of(begin)
@@ -167,11 +167,11 @@ class Streams:
         return self._window[a:b]
 
     def passage_of(self, number: int) -> int:
-        """Returns the passage of an instruction."""
+        """Return the passage of an instruction."""
         return int(self.firsts.searchsorted(number, "right")) - 1
 
     def left(self, module: int, passage: int, offset: int) -> int:
-        """Returns how many instructions of a module there are from its position on."""
+        """Return how many instructions of a module there are from its position on."""
         return int(self._counts[-1, module] - self._counts[passage, module]) - offset
 
     @cached_property
@@ -181,7 +181,7 @@ class Streams:
 
 
 def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64]:
-    """Returns a number for every passage; the instructions that move with a place do the same where it is equal.
+    """Return a number for every passage; the instructions that move with a place do the same where it is equal.
 
     Addresses matter only because bursts end at fixed boundaries.
     """
@@ -200,7 +200,7 @@ def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64
 
 
 def _by_module(part: Sequence[Activity]) -> Part:
-    """Returns the same activities by module."""
+    """Return the same activities by module."""
     modules = bytes([activity.module for activity in part])
     numbers = tuple([tuple([n for n, own in enumerate(modules) if own == module]) for module in range(3)])
     return Part(tuple([tuple([part[n] for n in own]) for own in numbers]), numbers, modules)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from anole_vta.geometry import DEFAULT, Geometry
 from anole_vta.isa import Finish, Instruction, StreamError
 from anole_vta.simulator.activity import Activities, Module
-from anole_vta.simulator.event_simulator import Clockwork
-from anole_vta.simulator.repeats import Skipper
+from anole_vta.simulator.event_simulator import EventSimulator
+from anole_vta.simulator.repeats import FastForwardSimulator
 from anole_vta.simulator.streams import Streams, code_of
 
 _COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32), (1, 16, 32), (1, 16, 64), (1, 32, 64))
@@ -36,14 +36,14 @@ class Timeline:
 
 
 def is_extrapolated(geometry: Geometry) -> bool:
-    """Returns whether cycles on an accelerator were never compared with those of the generated hardware."""
+    """Whether cycles on an accelerator were never compared with those of the generated hardware."""
     bus = (geometry.bus_bytes, geometry.burst_beats)
     own = geometry.variant == DEFAULT.variant and bus == (DEFAULT.bus_bytes, DEFAULT.burst_beats)
     return not own or geometry.block not in _COMPARED_BLOCKS
 
 
 def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
-    """Returns when every instruction of a program runs; raises StreamError without a FINISH, or at a deadlock."""
+    """Return when every instruction of a program runs; raises StreamError without a FINISH, or at a deadlock."""
     streams = _streams(program, geometry)
     recorder = _Recorder(streams, geometry)
     cycles = recorder.run()
@@ -61,8 +61,8 @@ def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
 
 
 def cycles_of(program: Sequence[Instruction], geometry: Geometry) -> int:
-    """Returns the same cycles as `simulate`, but much faster, because repetitions are run only once."""
-    return Skipper(_streams(program, geometry), geometry).run()
+    """Return the same cycles as `simulate`, but much faster, because repetitions are run only once."""
+    return FastForwardSimulator(_streams(program, geometry), geometry).run()
 
 
 def _streams(program: Sequence[Instruction], geometry: Geometry) -> Streams:
@@ -72,7 +72,7 @@ def _streams(program: Sequence[Instruction], geometry: Geometry) -> Streams:
     return Streams(code, Activities(geometry))
 
 
-class _Recorder(Clockwork):
+class _Recorder(EventSimulator):
     """A clockwork that records when every instruction starts and ends."""
 
     def __init__(self, streams: Streams, geometry: Geometry) -> None:

@@ -16,9 +16,9 @@ from anole_vta.isa import Alu, AluOpcode, Gemm, Load, Store, Uop, alu_uop
 from anole_vta.simulator.activity import Module
 from anole_vta.templates.program import Program, ProgramWriter
 
-MOST_BORDER = 15
-MOST_STEPS = (1 << 14) - 1
-MOST_SIZE = (1 << 16) - 1
+MAX_BORDER = 15
+MAX_STEPS = (1 << 14) - 1
+MAX_SIZE = (1 << 16) - 1
 
 _LOAD, _COMPUTE, _STORE = Module.LOAD, Module.COMPUTE, Module.STORE
 
@@ -111,7 +111,7 @@ _DATA, _WEIGHT, _BIAS, _OUT = range(4)
 def lower_conv2d(
     workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep] = SHIFT_AND_CLIP
 ) -> Program:
-    """Returns the program of a convolution, with the buffers ``data``, ``weight``, [``bias``, ``residual``,] ``out``.
+    """Return the program of a convolution, with the buffers ``data``, ``weight``, [``bias``, ``residual``,] ``out``.
 
     Layouts: data [N/B][C/BI][H][W][B][BI], weight [CO/BO][CI/BI][KH][KW][BO][BI], out [N/B][CO/BO][OH][OW][B][BO]; in
     32 bits, bias [CO/BO][B][BO] and residual, whose layout is that of out.
@@ -168,9 +168,9 @@ class _Lowering:
             for column in range(self.tiles_w)
         ]
         self.out_rows, self.inp_rows = self._rows_of_outputs(), self._rows_of_inputs()
-        if max(w.padding) > MOST_BORDER:
-            raise ConfigError(f"a border of {max(w.padding)}; at most {MOST_BORDER} fit a load")
-        if self.tile_out > MOST_STEPS or max(self.tile_wgt, w.height * w.width) > MOST_SIZE:
+        if max(w.padding) > MAX_BORDER:
+            raise ConfigError(f"a border of {max(w.padding)}; at most {MAX_BORDER} fit a load")
+        if self.tile_out > MAX_STEPS or max(self.tile_wgt, w.height * w.width) > MAX_SIZE:
             raise ConfigError("a tile or a row is too large for the fields of an instruction")
         acc = self.tile_out * (1 + self.n_residual) + s.tile_co * self.n_bias
         inp, wgt, acc = (self.contexts * size for size in (self.tile_inp, self.tile_wgt, acc))
@@ -178,7 +178,7 @@ class _Lowering:
             raise ConfigError(f"scratchpad overflow inp {inp} wgt {wgt} acc {acc}")
 
     def _rows_of_outputs(self) -> tuple[int, int, int]:
-        """Returns rows, columns and stride of a tile of outputs; channels are kept apart."""
+        """Return rows, columns and stride of a tile of outputs; channels are kept apart."""
         w, s = self.w, self.s
         if s.tile_w == w.out_width:
             return s.tile_co, s.tile_h * s.tile_w, w.out_height * w.out_width
@@ -187,7 +187,7 @@ class _Lowering:
         return s.tile_co * s.tile_h, s.tile_w, w.out_width
 
     def _rows_of_inputs(self) -> tuple[int, int, int]:
-        """Returns rows, columns and stride of a tile of inputs without a border."""
+        """Return rows, columns and stride of a tile of inputs without a border."""
         w, s = self.w, self.s
         if any(w.padding) and s.tile_ci > 1:
             raise ConfigError("3D load DMA")
@@ -217,7 +217,7 @@ class _Lowering:
         return writer.finish()
 
     def _write_tiles(self, threads: Sequence[tuple[int, int]]) -> None:
-        """Computes all tiles, one in every context at a time."""
+        """Compute all tiles, one in every context at a time."""
         s = self.s
         tiles = (self.blocks_n, self.tiles_h // s.h_threads, self.tiles_co // s.oc_threads, self.tiles_w)
         b, i0, co0, j = np.indices(tiles).reshape(4, -1)
@@ -233,7 +233,7 @@ class _Lowering:
         self.writer.passages(names, np.stack(self._at(first), axis=-1), write)
 
     def _tiles(self, places: Sequence[_Place], borders: tuple[object, ...]) -> None:
-        """Computes one tile in every context."""
+        """Compute one tile in every context."""
         writer = self.writer
         at = np.array([self._at(places[0])])
         writer.passages(["begin"], at, lambda _: self._reset(places))
@@ -244,14 +244,14 @@ class _Lowering:
         writer.passages(["end"], at, lambda _: self._leave(places))
 
     def _reset(self, places: Sequence[_Place]) -> None:
-        """Sets the outputs of a tile in every context to zero."""
+        """Set the outputs of a tile in every context to zero."""
         for context in range(len(places)):
             self.writer.wait(_COMPUTE, _STORE)
             self._gemm(context, reset=True)
             self.writer.signal(_COMPUTE, _LOAD)
 
     def _reduce(self, places: Sequence[_Place], k: int) -> None:
-        """Computes one step of the reduction in every context."""
+        """Compute one step of the reduction in every context."""
         for context, place in enumerate(places):
             self.writer.wait(_LOAD, _COMPUTE)
             self._load(context, place, k)
@@ -262,7 +262,7 @@ class _Lowering:
             self.writer.signal(_COMPUTE, _LOAD)
 
     def _leave(self, places: Sequence[_Place]) -> None:
-        """Computes the epilogue of a tile in every context, and stores it."""
+        """Compute the epilogue of a tile in every context, and store it."""
         writer = self.writer
         for _ in places:
             writer.wait(_LOAD, _COMPUTE)
@@ -295,7 +295,7 @@ class _Lowering:
         self.writer.add(gemm._replace(uop_begin=begin, uop_end=end))
 
     def _gemm_kernel(self, context: int, reset: bool) -> tuple[tuple[Uop, ...], Gemm]:
-        """Returns the micro-operations of a context's GEMM, and the loops around them."""
+        """Return the micro-operations of a context's GEMM, and the loops around them."""
         w, s = self.w, self.s
         (kernel_h, kernel_w), (stride_h, stride_w) = w.kernel, w.strides
         columns = self.columns_in
@@ -315,7 +315,7 @@ class _Lowering:
         return tuple(_unrolled(start, loops[2:])), Gemm(reset, 0, 0, outer.extent, inner.extent, *factors)
 
     def _load(self, context: int, place: _Place, k: int) -> None:
-        """Loads the inputs and weights of one step of the reduction."""
+        """Load the inputs and weights of one step of the reduction."""
         w, s = self.w, self.s
         (above, below), (before, behind) = self.border_rows[place.row], self.border_columns[place.column]
         at, pixels = self._at(place), w.height * w.width
@@ -337,7 +337,7 @@ class _Lowering:
         self.writer.add(Load(Memory.WGT, context * self.tile_wgt, base, y, x, stride), _WEIGHT)
 
     def _finish(self, context: int, place: _Place) -> None:
-        """Computes the epilogue of a tile."""
+        """Compute the epilogue of a tile."""
         s, writer = self.s, self.writer
         first, pixels = context * self.tile_out, s.tile_h * s.tile_w
         free = self.contexts * self.tile_out
@@ -361,7 +361,7 @@ class _Lowering:
 
 
 def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
-    """Yields the micro-operations of the loops that do not fit an instruction, outermost first."""
+    """Yield the micro-operations of the loops that do not fit an instruction, outermost first."""
     indices = np.array([start], np.int64)
     for loop in loops:
         steps = np.arange(loop.extent)[:, None] * (loop.dst, loop.src, loop.wgt)
@@ -370,7 +370,7 @@ def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
 
 
 def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
-    """Folds the dimensions of a load, given as (extent, stride) outermost first, into rows, columns and stride."""
+    """Fold the dimensions of a load, given as (extent, stride) outermost first, into rows, columns and stride."""
     folded: list[tuple[int, int]] = []
     for extent, stride in reversed(dims):
         if extent == 1 and folded:
@@ -386,7 +386,7 @@ def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
 
 
 def outside(first: int, size: int, extent: int) -> tuple[int, int]:
-    """Returns how many of the `size` positions from `first` on lie before 0, and how many at or after `extent`."""
+    """Return how many of the `size` positions from `first` on lie before 0, and how many at or after `extent`."""
     before = min(size, max(0, -first))
     return before, min(size - before, max(0, first + size - extent))
 

@@ -20,7 +20,7 @@ from anole.task import Conv2d
 from anole_vta.area import Bounds, unit_speed
 from anole_vta.geometry import Geometry
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
-from anole_vta.templates.estimates import Mapped, blocks_that_fit, least_cycles, limits_of
+from anole_vta.templates.estimates import Mapped, blocks_that_fit, limits_of, min_cycles
 
 BLOCK = ("tile_b", "tile_ci", "tile_co")
 """The knobs of the accelerator's block: batch, input and output channels."""
@@ -72,7 +72,7 @@ EPILOGUE: tuple[EpilogueStep, ...] = (Bias(), *SHIFT_AND_CLIP)
 def conv2d_space(
     w: Conv2d, base: Geometry, bounds: Bounds | None = None, is_open: bool = False, frequency_hz: float = 1e8
 ) -> Space:
-    """Returns the space of a convolution.
+    """Return the space of a convolution.
 
     The hardware agent has the block of the matrix unit, ``tile_b``, ``tile_ci`` and ``tile_co``, as in the paper, and
     the sizes of the buffers; the scheduling agent has ``h_threading`` and ``oc_threading``; the mapping agent has
@@ -88,7 +88,7 @@ def conv2d_space(
         knobs.append(option_knob(name, divisors(extent), agent="mapping"))
 
     def speed(columns: Columns) -> NDArray[np.float64]:
-        return frequency_hz / least_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
+        return frequency_hz / min_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
 
     # Buffers that are searched have sizes that make no difference.
     programs = None if bounds is None else partial(programs_of, w, base)
@@ -113,13 +113,13 @@ def conv2d_space(
 
 
 def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.float64]:
-    """Returns DCOC's penalty of n configs, shape (n,); 0 for accelerators that are impossible."""
+    """Return DCOC's penalty of n configs, shape (n,); 0 for accelerators that are impossible."""
     geometries, of_each = _accelerators(base, columns)
     return np.array([0.0 if each is None else _penalty(bounds, each) for each in geometries])[of_each]
 
 
 def _hardware(w: Conv2d, base: Geometry, bounds: Bounds | None, is_open: bool) -> Iterator[tuple[str, list[int]]]:
-    """Yields the knobs of the hardware agent with their values."""
+    """Yield the knobs of the hardware agent with their values."""
     for name, own in hardware_config(base).items():
         others = _SEARCHED[name] if bounds is not None else ()
         if name == "tile_b" and not is_open:
@@ -130,7 +130,7 @@ def _hardware(w: Conv2d, base: Geometry, bounds: Bounds | None, is_open: bool) -
 def design_of(
     w: Conv2d, base: Geometry, config: Mapping[str, Any], epilogue: tuple[EpilogueStep, ...] = EPILOGUE
 ) -> Design:
-    """Returns the design that a config stands for.
+    """Return the design that a config stands for.
 
     Channels are padded to whole blocks. Tiles have as many blocks of output channels as fit, and then as many blocks of
     input channels as fit.
@@ -150,7 +150,7 @@ def design_of(
 def tiles_of(
     w: Conv2d, base: Geometry, columns: Columns, epilogue: tuple[EpilogueStep, ...] = EPILOGUE
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the blocks of input and of output channels of the tiles of n configs, each of shape (n,).
+    """Return the blocks of input and of output channels of the tiles of n configs, each of shape (n,).
 
     Both are 0 where the accelerator cannot run it.
     """
@@ -160,7 +160,7 @@ def tiles_of(
 
 
 def programs_of(w: Conv2d, base: Geometry, columns: Columns) -> NDArray[np.int64]:
-    """Returns what determines the programs of n configs that can be run: the columns `PROGRAM`, shape (n, n_columns).
+    """Return what determines the programs of n configs that can be run: the columns `PROGRAM`, shape (n, n_columns).
 
     Configs with equal rows have equal programs: a buffer's size limits the tiles, and appears in no instruction. Only
     VTA++ has a column more, INP's size: it shares micro-operations with equal encodings, which depend on that.
@@ -173,7 +173,7 @@ def programs_of(w: Conv2d, base: Geometry, columns: Columns) -> NDArray[np.int64
 
 
 def geometry_of(base: Geometry, config: Mapping[str, Any]) -> Geometry:
-    """Returns the geometry that a config asks for; raises ConfigError if it is not possible.
+    """Return the geometry that a config asks for; raises ConfigError if it is not possible.
 
     Where the config has no such knob, it is that of `base`: builds of older versions have configs without buffers.
     """
@@ -185,13 +185,13 @@ def geometry_of(base: Geometry, config: Mapping[str, Any]) -> Geometry:
 
 
 def hardware_config(geometry: Geometry) -> dict[str, int]:
-    """Returns the values of the hardware agent's knobs that ask for a geometry."""
+    """Return the values of the hardware agent's knobs that ask for a geometry."""
     sizes_bytes = (geometry.inp_bytes, geometry.wgt_bytes, geometry.acc_bytes)
     return dict(zip(HARDWARE, (*geometry.block, *(size.bit_length() - 1 for size in sizes_bytes)), strict=True))
 
 
 def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
-    """Returns a convolution with its channels padded to whole blocks of an accelerator."""
+    """Return a convolution with its channels padded to whole blocks of an accelerator."""
     whole_in, whole_out = -(-w.in_channels // geometry.block_in), -(-w.out_channels // geometry.block_out)
     return replace(w, in_channels=whole_in * geometry.block_in, out_channels=whole_out * geometry.block_out)
 
@@ -204,12 +204,12 @@ def _geometry(base: Geometry, hardware: tuple[int, ...]) -> Geometry:
 
 @cache
 def _known(base: Geometry) -> dict[int, Geometry | None]:
-    """Returns what `_accelerators` has found so far, by code: the search's walks ask for it again and again."""
+    """Return what `_accelerators` has found so far, by code: the search's walks ask for it again and again."""
     return {}
 
 
 def _accelerators(base: Geometry, columns: Columns) -> tuple[list[Geometry | None], NDArray[np.int64]]:
-    """Returns the distinct geometries that n configs ask for, None where impossible, and which each config has."""
+    """Return the distinct geometries that n configs ask for, None where impossible, and which each config has."""
     joined = np.zeros(len(columns[HARDWARE[0]]), dtype=np.int64)
     for name in HARDWARE:
         joined = joined << (_LOG_BITS if name in BUFFERS else _BLOCK_BITS) | columns[name]
@@ -233,7 +233,7 @@ def _penalty(bounds: Bounds, geometry: Geometry) -> float:
 
 
 def can_run(lower: Callable[[], object]) -> bool:
-    """Returns whether the accelerator can run what a function lowers; otherwise, that raises ConfigError."""
+    """Whether the accelerator can run what a function lowers; otherwise, that raises ConfigError."""
     try:
         lower()
     except ConfigError:
@@ -242,7 +242,7 @@ def can_run(lower: Callable[[], object]) -> bool:
 
 
 def default_config(w: Conv2d, base: Geometry) -> Config:
-    """Returns a config on `base` itself: whole rows if possible, as many as fit, and two threads if possible.
+    """Return a config on `base` itself: whole rows if possible, as many as fit, and two threads if possible.
 
     If the accelerator cannot run the convolution at all, this raises ConfigError.
     """

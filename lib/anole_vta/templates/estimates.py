@@ -12,7 +12,7 @@ from anole.space.knob import divisors
 from anole.space.space import Columns
 from anole.task import Conv2d
 from anole_vta.geometry import Geometry, Memory
-from anole_vta.templates.conv2d import MOST_BORDER, MOST_SIZE, MOST_STEPS, Bias, EpilogueStep, Residual
+from anole_vta.templates.conv2d import MAX_BORDER, MAX_SIZE, MAX_STEPS, Bias, EpilogueStep, Residual
 
 Ints = NDArray[np.int64]
 """One number for each of n configs, shape (n,)."""
@@ -44,20 +44,20 @@ class Mapped:
 
 
 def limits_of(geometries: Sequence[Geometry | None]) -> Ints:
-    """Returns the first six fields of `Mapped` of n accelerators, shape (n, 6); zeros for None."""
+    """Return the first six fields of `Mapped` of n accelerators, shape (n, 6); zeros for None."""
     buffers = (Memory.INP, Memory.WGT, Memory.ACC)
     rows = [(0,) * 6 if g is None else (*g.block, *(g.depth(memory) for memory in buffers)) for g in geometries]
     return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
 
 def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep]) -> tuple[Ints, Ints]:
-    """Returns the blocks of input and of output channels of a tile, 0 where the accelerator cannot run it.
+    """Return the blocks of input and of output channels of a tile, 0 where the accelerator cannot run it.
 
     A tile has as many blocks of output channels as fit, and then as many blocks of input channels as fit. What fits is
     what `check_schedule` accepts. Channels are filled up to whole blocks, and the epilogue needs accumulators, too.
     """
     blocks_ci, blocks_co = np.zeros((2, len(mapped.batch)), dtype=np.int64)
-    if w.groups != 1 or w.dilation != (1, 1) or max(w.padding) > MOST_BORDER or w.height * w.width > MOST_SIZE:
+    if w.groups != 1 or w.dilation != (1, 1) or max(w.padding) > MAX_BORDER or w.height * w.width > MAX_SIZE:
         return blocks_ci, blocks_co
     # Accelerators that cannot be made have a batch of 0.
     rows = (mapped.batch > 0) & (w.batch % np.maximum(mapped.batch, 1) == 0)
@@ -82,23 +82,23 @@ class _Fit:
         n_bias, n_residual = (sum(isinstance(step, kind) for step in epilogue) for kind in (Bias, Residual))
         self.taps, self.pixels = w.kernel[0] * w.kernel[1], mapped.tile_h * mapped.tile_w
         # Each context has its own part of every buffer.
-        self.most_inp = mapped.inp // (contexts * rows_in * columns_in)
-        self.most_wgt = np.minimum(mapped.wgt // contexts, MOST_SIZE) // self.taps
-        most_acc = mapped.acc // (contexts * (self.pixels * (1 + n_residual) + n_bias))
+        self.max_inp = mapped.inp // (contexts * rows_in * columns_in)
+        self.max_wgt = np.minimum(mapped.wgt // contexts, MAX_SIZE) // self.taps
+        max_acc = mapped.acc // (contexts * (self.pixels * (1 + n_residual) + n_bias))
         # A store, and a load of several blocks of input channels, has two dimensions.
         whole = (mapped.tile_w == w.out_width) | (mapped.tile_h == w.out_height)
-        self.most_co = np.where(whole, np.minimum(most_acc, MOST_STEPS // self.pixels), np.minimum(most_acc, 1))
-        self.most_co[self.pixels > MOST_STEPS] = 0
+        self.max_co = np.where(whole, np.minimum(max_acc, MAX_STEPS // self.pixels), np.minimum(max_acc, 1))
+        self.max_co[self.pixels > MAX_STEPS] = 0
         whole_in = (rows_in == 1) | (rows_in == w.height) | (columns_in == w.width)
-        self.most_ci = np.where(whole_in & (not any(w.padding)), self.most_inp, np.minimum(self.most_inp, 1))
+        self.max_ci = np.where(whole_in & (not any(w.padding)), self.max_inp, np.minimum(self.max_inp, 1))
 
     def __call__(self, tile_ci: Ints, tile_co: Ints) -> NDArray[np.bool_]:
-        fits = (tile_ci <= self.most_ci) & (tile_co <= self.most_co) & (tile_ci * tile_co <= self.most_wgt)
+        fits = (tile_ci <= self.max_ci) & (tile_co <= self.max_co) & (tile_ci * tile_co <= self.max_wgt)
         return np.asarray(fits & (self.all_co // np.maximum(tile_co, 1) % self.m.oc_threads == 0))
 
 
 def _largest(extents: Ints, fits: Callable[[int], NDArray[np.bool_]]) -> Ints:
-    """Returns the largest divisor of each extent that fits, 0 where none does."""
+    """Return the largest divisor of each extent that fits, 0 where none does."""
     found = np.zeros(len(extents), dtype=np.int64)
     for size in sorted({size for extent in np.unique(extents).tolist() for size in divisors(extent)}):
         found[(extents % size == 0) & fits(size)] = size
@@ -110,7 +110,7 @@ Traffic = dict[str, NDArray[np.float64]]
 
 
 def traffic(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> Traffic:
-    """Returns the cycles that computing and moving take in n configs, each of shape (n,).
+    """Return the cycles that computing and moving take in n configs, each of shape (n,).
 
     For each part of the output channels, whose tiles have `tile_co` blocks, a tile loads the pixels that it sees, halo
     included, and its weights.
@@ -129,8 +129,8 @@ def traffic(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: 
     }
 
 
-def least_cycles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> NDArray[np.float64]:
-    """Returns the cycles that n configs take at least, shape (n,); the arguments are those of `traffic`.
+def min_cycles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> NDArray[np.float64]:
+    """Return the cycles that n configs take at least, shape (n,); the arguments are those of `traffic`.
 
     Two threads compute and move at the same time; with one, both take turns.
     """

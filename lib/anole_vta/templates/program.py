@@ -16,7 +16,7 @@ from anole_vta.simulator.streams import PLACES, Code, Passage
 
 _PAGE_BYTES = 4096
 _FIRST_ADDRESS = 0x100000
-_MOST_INSTRUCTIONS = (4 << 20) // INSTRUCTION_BYTES
+_MAX_INSTRUCTIONS = (4 << 20) // INSTRUCTION_BYTES
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class ProgramWriter:
         self._waits = (FREE,) * len(Module)
 
     def base(self, name: str, memory: Memory) -> int:
-        """Returns the address of a buffer in elements of a memory."""
+        """Return the address of a buffer in elements of a memory."""
         return self.regions[name].address // self.geometry.element_bytes(memory)
 
     def passages(self, names: Sequence[Hashable], places: NDArray[np.int64], write: Callable[[int], None]) -> None:
-        """Writes passages with `write`, given their numbers, or repeats earlier ones of these names at other places.
+        """Write passages with `write`, given their numbers, or repeat earlier ones of these names at other places.
 
         Passages of one name differ only in their DRAM places, shape (n, PLACES), which are in elements from any origin;
         `add` assigns instructions to places. A passage may consist of others.
@@ -110,7 +110,7 @@ class ProgramWriter:
         self._repeat(again, places[len(places) - len(again) :])
 
     def _repeat(self, again: Sequence[_Written], places: NDArray[np.int64]) -> None:
-        """Repeats what was written, at other places."""
+        """Repeat what was written, at other places."""
         if again:
             further = places - np.array([known.places for known in again])
             self._order.append(np.concatenate([known.order for known in again]))
@@ -118,14 +118,14 @@ class ProgramWriter:
             self._by.append(np.concatenate([known.by for known in again]) + np.repeat(further, lengths, axis=0))
 
     def _close(self) -> None:
-        """Ends the open passage."""
+        """End the open passage."""
         self._order.append(np.array([len(self._passages)]))
         self._by.append(np.zeros((1, PLACES), np.int64))
         self._passages.append(Passage(tuple(self._open), tuple(self._located)))
         self._open, self._located = [], []
 
     def _reopen(self) -> None:
-        """Opens the last passage again."""
+        """Open the last passage again."""
         order, by = self._order.pop(), self._by.pop()
         self._order.append(order[:-1])
         self._by.append(by[:-1])
@@ -134,7 +134,7 @@ class ProgramWriter:
         self._open, self._located = passage.moved(by[-1].tolist()), list(passage.located)
 
     def add(self, instruction: Instruction, place: int | None = None) -> None:
-        """Appends an instruction, which pops the tokens that its module waits for.
+        """Append an instruction, which pops the tokens that its module waits for.
 
         If it moves with one of the passage's places, that place's index is given.
         """
@@ -147,7 +147,7 @@ class ProgramWriter:
         self._open.append(instruction)
 
     def wait(self, module: Module, of: Module) -> None:
-        """Makes a module's next instruction wait for a token of a neighbour."""
+        """Make a module's next instruction wait for a token of a neighbour."""
         flag = "pop_prev" if of < module else "pop_next"
         if getattr(self._waits[module], flag):
             self._commit(module)
@@ -157,7 +157,7 @@ class ProgramWriter:
         self._waits = (*self._waits[:module], tokens, *self._waits[module + 1 :])
 
     def signal(self, module: Module, to: Module) -> None:
-        """Makes a module's last instruction leave a token for a neighbour."""
+        """Make a module's last instruction leave a token for a neighbour."""
         self._commit(module)
         flag = "push_next" if module < to else "push_prev"
         if not self._open and self._order:
@@ -169,7 +169,7 @@ class ProgramWriter:
         self._open[-1] = last._replace(dependence=last.dependence._replace(**{flag: True}))
 
     def kernel(self, name: Hashable, uops: Iterable[Uop]) -> tuple[int, int]:
-        """Returns the range of micro-operations in the buffer; loads them if they are not there.
+        """Return the range of micro-operations in the buffer; load them if they are not there.
 
         VTA identifies them by the name of their kernel; VTA++ shares equal ones. If they exceed the buffer, this raises
         ConfigError.
@@ -191,7 +191,7 @@ class ProgramWriter:
         return begin, begin + len(wanted)
 
     def finish(self) -> Program:
-        """Returns the program, which ends when all stores have reached DRAM; raises ConfigError if it is too long."""
+        """Return the program, which ends when all stores have reached DRAM; raises ConfigError if it is too long."""
         self.signal(Module.STORE, Module.COMPUTE)
         self.signal(Module.LOAD, Module.COMPUTE)
         self.wait(Module.COMPUTE, Module.STORE)
@@ -200,8 +200,8 @@ class ProgramWriter:
         self._open.append(Finish())
         self._close()
         code = Code(self._passages, np.concatenate(self._order), np.concatenate(self._by))
-        if len(code) > _MOST_INSTRUCTIONS:
-            raise ConfigError(f"stream of {len(code)} instructions; {_MOST_INSTRUCTIONS} fit")
+        if len(code) > _MAX_INSTRUCTIONS:
+            raise ConfigError(f"stream of {len(code)} instructions; {_MAX_INSTRUCTIONS} fit")
         uop_bytes = self.geometry.element_bytes(Memory.UOP) * len(self._uops)
         regions = {**self.regions, "uop": Region(self._uop_address, uop_bytes)}
         return Program(self.geometry, code, tuple(self._uops), regions)
@@ -212,7 +212,7 @@ class ProgramWriter:
 
 
 def _noop(module: Module) -> Instruction:
-    """Returns an instruction that does nothing but wait and signal."""
+    """Return an instruction that does nothing but wait and signal."""
     if module == Module.STORE:
         return Store()
     return Load(Memory.INP if module == Module.LOAD else Memory.UOP)

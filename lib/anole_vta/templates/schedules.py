@@ -25,7 +25,7 @@ _SCHEDULE = ("tile_h", "tile_w", "tile_ci", "tile_co", "h_nt", "oc_nt")
 
 
 def geometry_named(shape: str) -> Geometry:
-    """Returns the geometry of a name such as ``16x16``, ``1x32x32`` or ``32x32_div16``.
+    """Return the geometry of a name such as ``16x16``, ``1x32x32`` or ``32x32_div16``.
 
     Without a divisor, the buffers have VTA's sizes in bytes. With a divisor d, the buffers are d times less deep than
     VTA's are with VTA's block, and the instruction queues d times shorter. Other names raise TargetError.
@@ -60,13 +60,13 @@ class ScheduleRow:
     has_bias: bool
 
     def program(self) -> Program:
-        """Returns the row's program; raises ConfigError with a reason, or TargetError if there is no such geometry."""
+        """Return the row's program; raise ConfigError with a reason, or TargetError if there is no such geometry."""
         shift, *clip = SHIFT_AND_CLIP
         epilogue = (shift, Bias(), *clip) if self.has_bias else SHIFT_AND_CLIP
         return lower_conv2d(self.workload, self.schedule, geometry_named(self.shape), epilogue)
 
     def counted(self) -> dict[str, Any]:
-        """Returns the row with its ``cycles``, or with the reason why it is ``rejected``; raises TargetError."""
+        """Return the row with its ``cycles``, or with the reason why it is ``rejected``; raises TargetError."""
         plain = {name: value for name, value in self.plain.items() if name not in ("cycles", "rejected")}
         try:
             program = self.program()
@@ -76,7 +76,7 @@ class ScheduleRow:
 
 
 def read_schedules(path: Path) -> list[ScheduleRow]:
-    """Reads rows of schedules; raises StreamError with the row that is none."""
+    """Read rows of schedules; raise StreamError with the row that is none."""
     rows = _read(path)
     if not isinstance(rows, list):
         raise StreamError(f"{path}: is not a list of schedules")
@@ -99,7 +99,7 @@ def _schedule_row(place: str, row: Any) -> ScheduleRow:
 
 
 def trace(path: Path, geometry: Geometry) -> list[dict[str, Any]]:
-    """Returns module, text, start and end of every instruction of a stream.
+    """Return module, text, start and end of every instruction of a stream.
 
     Raises:
         StreamError: the file is not a stream, or the stream cannot run; the message gives the instruction.
@@ -119,7 +119,7 @@ def trace(path: Path, geometry: Geometry) -> list[dict[str, Any]]:
 
 
 def _read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
-    """Reads a stream: a JSON object with ``rows``, each with an instruction's ``hex``."""
+    """Read a stream: a JSON object with ``rows``, each with an instruction's ``hex``."""
     plain = _read(path)
     rows = plain.get("rows") if isinstance(plain, dict) else None
     if not isinstance(rows, list):
@@ -138,7 +138,7 @@ def _read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
 
 
 def _describe(instruction: Instruction) -> str:
-    """Describes an instruction in words: its non-zero fields, and the tokens that it waits for and leaves."""
+    """Describe an instruction in words: its non-zero fields, and the tokens that it waits for and leaves."""
     fields = instruction._asdict()
     flags = fields.pop("dependence")
     shown = [

@@ -68,5 +68,5 @@ def test_only_what_spreads_a_computed_tensor_is_kept_apart(build: Build, expecte
 
 
 def test_much_that_computes_a_small_tensor_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anole.compile.passes.broadcast._LEAST_SAVED", 6 * 5 * 8)
+    monkeypatch.setattr("anole.compile.passes.broadcast._MIN_SAVED_BYTES", 6 * 5 * 8)
     assert patterns(network(scaled)) == [3, 0]

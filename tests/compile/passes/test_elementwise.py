@@ -70,7 +70,7 @@ def sum_with(bias: np.ndarray, *shape: int) -> tvm.IRModule:
 
 
 def added(module: tvm.IRModule) -> np.ndarray:
-    """Returns the constant that the only kernel is called with."""
+    """Return the constant that the only kernel is called with."""
     (call,) = calls(module)
     return call.args[1].fields[1].value.numpy()
 

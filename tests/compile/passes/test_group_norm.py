@@ -1,4 +1,4 @@
-"""A group normalisation is a scale and a shift for each channel, which what follows it computes."""
+"""A group normalization is a scale and a shift for each channel, which what follows it computes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .test_resize import kernels
 
 
 def normalized(shape: tuple[int, ...], groups: int, channel: int) -> tvm.IRModule:
-    """Returns a rectified group normalisation; with axes left out, those of an image."""
+    """Return a rectified group normalization; with axes left out, those of an image."""
     spatial = [axis for axis in range(1, len(shape)) if axis != channel]
     gamma, beta = (relax.const(drawn(shape[channel], seed=seed)) for seed in (1, 2))
 

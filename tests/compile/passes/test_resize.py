@@ -27,7 +27,7 @@ def legalized(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def kernels(module: tvm.IRModule) -> list[str]:
-    """Returns the kernels that are called, fused as in a build, without the numbers in their names."""
+    """Return the kernels that are called, fused as in a build, without the numbers in their names."""
     transform = relax.transform
     steps = (transform.AnnotateTIROpPattern(), transform.FuseOps(), transform.FuseTIR())
     for step in (*steps, transform.DeadCodeElimination()):

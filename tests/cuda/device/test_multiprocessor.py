@@ -68,6 +68,6 @@ def test_resident_blocks_fit(arch: str, usage: tuple[int, int, int]) -> None:
 def test_a_block_of_the_most_registers_is_resident(arch: str, threads: int, parts: int) -> None:
     gpu = Multiprocessor.of(arch)
     gpu = replace(gpu, registers=gpu.registers // parts, schedulers=gpu.schedulers // parts)
-    most = int(gpu.most_registers(np.array([threads]))[0])
+    most = int(gpu.max_registers(np.array([threads]))[0])
     assert gpu.resident_blocks(threads, most, 0) >= 1
     assert most == gpu.thread_registers or gpu.resident_blocks(threads, most + 1, 0) == 0

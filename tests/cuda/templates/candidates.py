@@ -70,7 +70,7 @@ WINOGRAD = ONE_OF_EACH["conv2d"]
 
 def by_winograd(workload: Conv2d, **changes: object) -> Config:
     """The config by which Winograd is fastest by the model, changed."""
-    return {ALGORITHM: "winograd", **winograd_space(LIMITS, TARGET.gpu, workload).best_drawn, **changes}
+    return {ALGORITHM: "winograd", **winograd_space(LIMITS, TARGET.gpu, workload).best_sampled, **changes}
 
 
 def default_of(kind: str) -> tuple[Workload, Config]:

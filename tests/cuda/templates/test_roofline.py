@@ -1,4 +1,4 @@
-"""The modelled speed of CUDA kernels: nothing exceeds the peak, and what costs more is never faster."""
+"""The modeled speed of CUDA kernels: nothing exceeds the peak, and what costs more is never faster."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_winograd_is_the_default_only_where_it_is_clearly_faster() -> None:
     assert default_config(LIMITS, gpu, flat)[ALGORITHM] == "direct"
     for workload, gains in ((deep, True), (flat, False)):
         direct, winograd = (make(LIMITS, gpu, workload) for make in (conv2d_space, winograd_space))
-        assert (winograd.merit_of(winograd.best_drawn) > direct.merit_of(direct.best_drawn)) == gains
+        assert (winograd.merit_of(winograd.best_sampled) > direct.merit_of(direct.best_sampled)) == gains
 
 
 def _gemm() -> tuple[Dense, dict[str, np.ndarray]]:

@@ -28,7 +28,7 @@ from anole.evaluate.timing.turns import Pace
 
 from ...tiny_builds import HOME, run_python
 
-PACE = Pace(rounds=2, burst_s=0.0, pause_s=0.0, least_runs=3)
+PACE = Pace(rounds=2, burst_s=0.0, pause_s=0.0, min_runs=3)
 
 SCRIPT = """
 import logging
@@ -46,7 +46,7 @@ def noted(count, before=load.busy_neighbours):
 load.busy_neighbours = noted
 logging.basicConfig(filename="load.txt", level=logging.INFO)
 pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0)
-load_pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0, least_runs=4)
+load_pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0, min_runs=4)
 device.time_under_load = partial(load.time_under_load, pace=load_pace)
 evaluate_build(Path("net"), Path("load.json"), pace=pace, neighbours=(1,))
 """
@@ -59,7 +59,7 @@ def test_percentiles_are_those_of_all_runs() -> None:
 
 
 def test_no_engine_has_fewer_than_48_runs() -> None:
-    assert LOAD_PACE.rounds * LOAD_PACE.least_runs >= 48
+    assert LOAD_PACE.rounds * LOAD_PACE.min_runs >= 48
     assert LOAD_PACE.rounds * LOAD_PACE.burst_s >= 6
 
 

@@ -21,7 +21,7 @@ compare_long = partial(compare_rounds, seconds=1e9, rounds=150)
 
 
 def rounds_of(slowdown: float, rng: np.random.Generator) -> Callable[[], float]:
-    """Rounds beside a neighbour: most differ by 1 %, one in five by much more."""
+    """Round beside a neighbour: most differ by 1 %, one in five by much more."""
     return lambda: float(log(1 + slowdown) + rng.normal(0, 0.2 if rng.random() < 0.2 else 0.01))
 
 

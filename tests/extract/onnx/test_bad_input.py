@@ -19,7 +19,7 @@ from .models import model_of
 
 
 def make() -> ModelProto:
-    """Returns a product, a rectifier and a row of the values above zero."""
+    """Return a product, a rectifier and a row of the values above zero."""
     graph = """(float[batch,4] x) => (float[] y) {
         [project] product = MatMul (x, weight)
         [rectify] scores = Relu (product)
@@ -75,7 +75,7 @@ CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
 
 
 def extract(break_: Callable[[ModelProto], Any], entry: dict[str, Any]) -> Result:
-    """Extracts the model, after something is done to it, in the working directory."""
+    """Extract the model, after something is done to it, in the working directory."""
     model = make()
     break_(model)
     Path("net.onnx").write_bytes(model.SerializeToString())

@@ -1,4 +1,4 @@
-"""Quantised attention is computed in bytes, to one step of what ONNX defines, in each of the forms of files."""
+"""Quantized attention is computed in bytes, to one step of what ONNX defines, in each of the forms of files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from anole.config.entries import ModelSpec
 from anole.evaluate.engines import onnxruntime_session
-from anole.extract.graph import find_layers, narrowed_for
+from anole.extract.graph import find_layers, for_low_precision
 from anole.extract.load import load_model
 from anole.targets.cpu.target import CpuTarget
 from kit.cases import run_model
@@ -22,10 +22,10 @@ HEADS, STEP = 2, 0.02
 
 
 def kinds(net: Network, folder: Path) -> list[str]:
-    """Returns the labels of the layers of a network on a target that multiplies bytes."""
+    """Return the labels of the layers of a network on a target that multiplies bytes."""
     onnx.save(net.model(), folder / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
-    return [layer.workload.label for layer in find_layers(narrowed_for(imported, BYTES))]
+    return [layer.workload.label for layer in find_layers(for_low_precision(imported, BYTES))]
 
 
 def last(net: Network) -> str:
@@ -40,7 +40,7 @@ def rounded(net: Network, data: str, scale: float, zero: int, dtype: str) -> str
 
 
 def attention(net: Network, tokens: int, width: int, dtype: str, zeros: tuple[int, int, int]) -> None:
-    """As ONNX Runtime's quantiser writes it: everything but the softmax reads and writes 8 bits."""
+    """As ONNX Runtime's quantizer writes it: everything but the softmax reads and writes 8 bits."""
 
     def heads(zero: int, perm: list[int]) -> str:
         data = rounded(net, net.input(2, tokens, HEADS * width), 0.03, zero, dtype)

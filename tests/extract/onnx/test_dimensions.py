@@ -22,7 +22,7 @@ Dims = list[int | str | None]
 
 
 def write(*shapes: Dims | None) -> onnx.ModelProto:
-    """Writes a file that adds its inputs a, b, ..., and returns it."""
+    """Write a file that adds its inputs a, b, ..., and returns it."""
     inputs = [value(name, shape) for name, shape in zip("abcd", shapes, strict=False)]
     node = helper.make_node("Add" if len(inputs) == 2 else "Sum", [each.name for each in inputs], ["sum"])
     proto = model_of(helper.make_graph([node], "net", inputs, [value("sum", shapes[0])]))

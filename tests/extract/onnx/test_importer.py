@@ -20,7 +20,7 @@ from .models import model_of, reference
 
 
 def write(batch: int | str = 1, last: str = "Relu") -> None:
-    """Writes a convolution, a transposed one, a flattening, a matrix product and one more operator."""
+    """Write a convolution, a transposed one, a flattening, a matrix product and one more operator."""
     rng = np.random.default_rng(0)
     weights = {
         "conv_weight": rng.standard_normal((8, 3, 3, 3)).astype(np.float32),

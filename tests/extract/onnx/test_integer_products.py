@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from anole.config.entries import ModelSpec
-from anole.extract.graph import find_layers, narrowed_for
+from anole.extract.graph import find_layers, for_low_precision
 from anole.extract.load import load_model
 from anole.extract.passes.exact_sums import exact_runs
 from anole.targets.cpu.target import CpuTarget
@@ -26,14 +26,14 @@ BYTES = np.iinfo(np.uint8)
 
 
 def workloads(net: Network, folder: Path) -> list[Workload]:
-    """Returns those of a network on a target without products of bytes, one for each call."""
+    """Return those of a network on a target without products of bytes, one for each call."""
     onnx.save(net.model(), folder / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
-    return [layer.workload for layer in find_layers(narrowed_for(imported, PLAIN))]
+    return [layer.workload for layer in find_layers(for_low_precision(imported, PLAIN))]
 
 
 def largest(*shape: int) -> NDArray[np.uint8]:
-    """Returns data whose products with the greatest weights have the greatest sums, and are odd."""
+    """Return data whose products with the greatest weights have the greatest sums, and are odd."""
     return np.full(shape, BYTES.max, np.uint8)
 
 
@@ -127,36 +127,36 @@ def test_no_exact_convolution_is_transformed(tmp_path: Path) -> None:
     assert ALGORITHM not in PLAIN.default_config(workload)
 
 
-def dequantised(net: Network, name: str, scale: Any, zero: Any, **attributes: Any) -> str:
+def dequantized(net: Network, name: str, scale: Any, zero: Any, **attributes: Any) -> str:
     net.add("DequantizeLinear", name, net.weight(scale), zero, **attributes)
     return f"{len(net.nodes) - 1}_DequantizeLinear_0"
 
 
-def quantised(net: Network, name: str, scale: float, zero: int) -> str:
+def quantized(net: Network, name: str, scale: float, zero: int) -> str:
     net.add("QuantizeLinear", name, net.weight(scale), net.weight(zero, "uint8"))
     return f"{len(net.nodes) - 1}_QuantizeLinear_0"
 
 
 def in_qdq_form(net: Network) -> None:
-    """As ONNX Runtime's quantiser writes it: weights with a scale for each filter, biases of int32, a zero padding."""
+    """As ONNX Runtime's quantizer writes it: weights with a scale for each filter, biases of int32, a zero padding."""
     rng = net.rng
-    x = quantised(net, net.given(rng.standard_normal((1, 3, 8, 9)).astype(np.float32)), 0.02, 120)
+    x = quantized(net, net.given(rng.standard_normal((1, 3, 8, 9)).astype(np.float32)), 0.02, 120)
     scales = rng.uniform(0.001, 0.01, 12).astype(np.float32)
     weight = net.weight(rng.integers(-127, 128, (12, 3, 3, 3)), "int8")
     zeros = net.weight(np.zeros(12), "int32"), net.weight(np.zeros(12), "int8")
-    bias = dequantised(net, net.weight(rng.integers(-999, 999, 12), "int32"), scales * 0.02, zeros[0], axis=0)
-    data = dequantised(net, x, 0.02, net.weight(120, "uint8"))
-    kernel = dequantised(net, weight, scales, zeros[1], axis=0)
+    bias = dequantized(net, net.weight(rng.integers(-999, 999, 12), "int32"), scales * 0.02, zeros[0], axis=0)
+    data = dequantized(net, x, 0.02, net.weight(120, "uint8"))
+    kernel = dequantized(net, weight, scales, zeros[1], axis=0)
     net.add("Conv", data, kernel, bias, pads=[1] * 4, kernel_shape=[3, 3])
     net.add("Relu", f"{len(net.nodes) - 1}_Conv_0")
-    y = quantised(net, f"{len(net.nodes) - 1}_Relu_0", 0.03, 0)
-    net.add("Flatten", dequantised(net, y, 0.03, net.weight(0, "uint8")))
+    y = quantized(net, f"{len(net.nodes) - 1}_Relu_0", 0.03, 0)
+    net.add("Flatten", dequantized(net, y, 0.03, net.weight(0, "uint8")))
     flat = f"{len(net.nodes) - 1}_Flatten_0"
-    dense = dequantised(net, net.weight(rng.integers(-127, 128, (7, 864)), "int8"), 0.004, net.weight(0, "int8"))
-    net.add("Gemm", dequantised(net, quantised(net, flat, 0.03, 0), 0.03, net.weight(0, "uint8")), dense, transB=1)
+    dense = dequantized(net, net.weight(rng.integers(-127, 128, (7, 864)), "int8"), 0.004, net.weight(0, "int8"))
+    net.add("Gemm", dequantized(net, quantized(net, flat, 0.03, 0), 0.03, net.weight(0, "uint8")), dense, transB=1)
 
 
-def test_dequantised_operands_are_multiplied_as_whole_numbers(tmp_path: Path) -> None:
+def test_dequantized_operands_are_multiplied_as_whole_numbers(tmp_path: Path) -> None:
     net = Network(13)
     in_qdq_form(net)
     net.check(tmp_path, 1e-5, only_last=True)
@@ -165,26 +165,26 @@ def test_dequantised_operands_are_multiplied_as_whole_numbers(tmp_path: Path) ->
     assert all(each.exact for each in found if not isinstance(each, BatchMatmul))
 
 
-def test_a_maximum_of_bytes_is_one_of_what_was_quantised(tmp_path: Path) -> None:
-    """Quantising again with the same scale and zero point changes nothing."""
+def test_a_maximum_of_bytes_is_one_of_what_was_quantized(tmp_path: Path) -> None:
+    """Quantizing again with the same scale and zero point changes nothing."""
     net = Network(14)
-    data = dequantised(
+    data = dequantized(
         net,
-        quantised(net, net.given(net.rng.standard_normal((1, 3, 8, 8)).astype(np.float32)), 0.02, 7),
+        quantized(net, net.given(net.rng.standard_normal((1, 3, 8, 8)).astype(np.float32)), 0.02, 7),
         0.02,
         zero7(net),
     )
     net.add("MaxPool", data, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
-    pooled = quantised(net, f"{len(net.nodes) - 1}_MaxPool_0", 0.02, 7)
+    pooled = quantized(net, f"{len(net.nodes) - 1}_MaxPool_0", 0.02, 7)
     net.add("DequantizeLinear", pooled, net.weight(0.02), zero7(net))
     net.check(tmp_path, 1e-6, only_last=True)
 
 
-def test_bytes_that_are_quantised_with_another_scale_are_divided_by_it(tmp_path: Path) -> None:
+def test_bytes_that_are_quantized_with_another_scale_are_divided_by_it(tmp_path: Path) -> None:
     """Only a product's scales are one factor, whose rounding would decide halves in another way."""
     net = Network(15)
-    data = dequantised(net, quantised(net, net.given(np.linspace(-9, 9, 256, dtype=np.float32)), 0.07, 128), 0.07, "")
-    again = quantised(net, data, 0.14, 64)
+    data = dequantized(net, quantized(net, net.given(np.linspace(-9, 9, 256, dtype=np.float32)), 0.07, 128), 0.07, "")
+    again = quantized(net, data, 0.14, 64)
     net.add("Cast", again, to=1)
     net.check(tmp_path, 0, only_last=True)
 
@@ -200,7 +200,7 @@ def test_runs_of_any_weights() -> None:
 
 @pytest.mark.guard
 @pytest.mark.parametrize("seed", range(5))
-def test_data_is_quantised_to_the_last_bit(tmp_path: Path, seed: int) -> None:
+def test_data_is_quantized_to_the_last_bit(tmp_path: Path, seed: int) -> None:
     """The scale is a quotient, not a product with a rounded reciprocal; one unit in the last place moves decisions."""
     net = Network(11)
     net.rng = np.random.default_rng(seed)

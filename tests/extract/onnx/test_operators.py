@@ -29,21 +29,21 @@ class Network:
         self.opset, self.domains = opset, domains
 
     def input(self, *shape: int) -> str:
-        """Returns the name of an input of float32 numbers."""
+        """Return the name of an input of float32 numbers."""
         return self.given(self.rng.standard_normal(shape).astype(np.float32))
 
     def given(self, values: NDArray[Any]) -> str:
-        """Returns the name of an input with these values."""
+        """Return the name of an input with these values."""
         self.inputs[f"x{len(self.inputs)}"] = values
         return f"x{len(self.inputs) - 1}"
 
     def weight(self, values: Any, dtype: str = "float32") -> str:
-        """Returns the name of a constant."""
+        """Return the name of a constant."""
         self.weights[f"w{len(self.weights)}"] = np.asarray(values, dtype)
         return f"w{len(self.weights) - 1}"
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> None:
-        """Adds an operator."""
+        """Add an operator."""
         start = f"{len(self.nodes)}_{operator}"
         names = [f"{start}_{index}" for index in range(outputs)]
         self.nodes.append(helper.make_node(operator, inputs, names, name=start, **attributes))
@@ -55,7 +55,7 @@ class Network:
         only_last: bool = False,
         expected: Sequence[NDArray[Any]] | None = None,
     ) -> None:
-        """Compares the outputs of all operators, or only of the last one, with those of ONNX Runtime or others."""
+        """Compare the outputs of all operators, or only of the last one, with those of ONNX Runtime or others."""
         model = self.model()
         if only_last:
             del model.graph.output[:-1]
@@ -71,7 +71,7 @@ class Network:
             np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
 
     def model(self) -> onnx.ModelProto:
-        """Returns the model, whose outputs are those of all operators."""
+        """Return the model, whose outputs are those of all operators."""
         inputs = [value(name, array.shape, array.dtype) for name, array in self.inputs.items()]
         outputs = [helper.make_empty_tensor_value_info(name) for node in self.nodes for name in node.output]
         graph = helper.make_graph(self.nodes, "net", inputs, outputs)
@@ -158,18 +158,18 @@ def blocks_and_deformations(net: Network) -> None:
 
 
 @family(21)
-def quantised_operators(net: Network) -> None:
+def quantized_operators(net: Network) -> None:
     rng = net.rng
     image, weight = rng.integers(0, 256, (1, 4, 6, 5)).astype(np.uint8), rng.integers(-128, 128, (6, 4, 3, 3))
     x, w = net.given(image), net.weight(weight, "int8")
-    zero, centre = net.weight(7, "uint8"), net.weight(0, "int8")
+    zero, center = net.weight(7, "uint8"), net.weight(0, "int8")
     scales = net.weight(rng.uniform(0.01, 0.02, 6))
     net.add("ConvInteger", x, w, zero, pads=[1, 1, 1, 1], strides=[2, 1])
     bias, zeros = net.weight(rng.integers(-999, 999, 6), "int32"), net.weight([0] * 6, "int8")
     net.add("QLinearConv", x, net.weight(0.03), zero, w, scales, zeros, net.weight(0.2), zero, bias, pads=[1] * 4)
     a, b = net.given(rng.integers(0, 256, (3, 8)).astype(np.uint8)), net.weight(rng.integers(-128, 128, (8, 6)), "int8")
-    net.add("MatMulInteger", a, b, zero, centre)
-    net.add("QLinearMatMul", a, net.weight(0.03), zero, b, net.weight(0.01), centre, net.weight(0.1), zero)
+    net.add("MatMulInteger", a, b, zero, center)
+    net.add("QLinearMatMul", a, net.weight(0.03), zero, b, net.weight(0.01), center, net.weight(0.1), zero)
     data = net.input(3, 6)
     net.add("DynamicQuantizeLinear", data, outputs=3)
     net.add("QuantizeLinear", data, scales, zeros, axis=1)
@@ -274,7 +274,7 @@ def test_it_computes_what_onnx_runtime_computes(tmp_path: Path, build: Callable[
 
 
 def lstm(dtype: str = "float32", **attributes: Any) -> tuple[str, list[Any], dict[str, Any]]:
-    """Returns a layer of two hidden units."""
+    """Return a layer of two hidden units."""
     weights = [(np.zeros((1, 8, inputs)), "float32") for inputs in (3, 2)]
     return "LSTM", [("x", dtype, (2, 1, 3)), *weights], {"hidden_size": 2, **attributes}
 

@@ -36,7 +36,7 @@ def prepared_model(proto: ModelProto, feeds: Feeds | None = None, without: str =
 
 
 def prepared(proto: ModelProto, feeds: Feeds | None = None) -> list[str]:
-    """Returns the operators of a prepared model, after comparing the model with the original."""
+    """Return the operators of a prepared model, after comparing the model with the original."""
     feeds = feeds or {"x": X}
     expected = reference(proto, feeds)
     outputs = [each.name for each in proto.graph.output]
@@ -102,7 +102,7 @@ def test_functions_of_the_file_are_inlined() -> None:
 
 
 def assert_expanded(proto: ModelProto, without: str, x: NDArray[Any]) -> set[str]:
-    """Asserts by the onnx package, as ONNX Runtime lacks the newest operators; returns which ones there are now."""
+    """Assert by the onnx package, as ONNX Runtime lacks the newest operators; returns which ones there are now."""
     expected = ReferenceEvaluator(proto).run(None, {"x": x})[0]
     result = prepared_model(proto, {"x": x}, without)
     np.testing.assert_allclose(ReferenceEvaluator(result).run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
@@ -145,7 +145,7 @@ def test_an_operator_that_leaves_out_inputs_is_expanded() -> None:
 
 
 def choice(condition: str, then: str, other: str) -> str:
-    """Returns an `If`; its branches compute a and b."""
+    """Return an `If`; its branches compute a and b."""
     branches = f"then_branch = then () => (float[] a) {{{then}}}, else_branch = other () => (float[] b) {{{other}}}"
     return f"[choose] y = If <{branches}> ({condition})"
 
@@ -178,7 +178,7 @@ LOOP = """
 
 
 def loop(nodes: str = LOOP, opset: int = 17, **sizes: Any) -> ModelProto:
-    """Returns a loop with a state, a value of outside and a collected output."""
+    """Return a loop with a state, a value of outside and a collected output."""
     return model(nodes, "float[] last, float[] all", opset, **{"true": True, **sizes})
 
 

@@ -27,7 +27,7 @@ ACTIVATIONS = (*WITH_ALPHA, "Sigmoid", "Softsign", "Tanh", "Relu", "Softplus")
 def add_layer(
     net: Network, operator: str, steps: int, batch: int, hidden: int, given_inputs: str = "", **attributes: Any
 ) -> None:
-    """Adds a recurrent operator; the inputs that are given are B (b), lengths (l), both states (h, c), P (p)."""
+    """Add a recurrent operator; the inputs that are given are B (b), lengths (l), both states (h, c), P (p)."""
     n_directions = 2 if attributes.get("direction") == "bidirectional" else 1
     rows, states = GATES[operator] * hidden, (n_directions, batch, hidden)
 
@@ -93,7 +93,7 @@ def test_all_options(tmp_path: Path, drawn: list[tuple[str, int, int, int, str, 
     net.check(tmp_path, 1e-4)
 
 
-def test_quantised_lstm(tmp_path: Path) -> None:
+def test_quantized_lstm(tmp_path: Path) -> None:
     net = Network(domains=("com.microsoft",))
     for direction, zero in (("forward", 0), ("bidirectional", 3)):
         n_directions = 2 if direction == "bidirectional" else 1
@@ -110,7 +110,7 @@ def test_quantised_lstm(tmp_path: Path) -> None:
 
 
 @pytest.mark.guard
-def test_recurrent_weights_of_a_quantised_lstm_stay_narrow(tmp_path: Path) -> None:
+def test_recurrent_weights_of_a_quantized_lstm_stay_narrow(tmp_path: Path) -> None:
     """Every step loads them all."""
     for middle, dtype in ((128, "int8"), (3, "int16")):
         net = Network(domains=("com.microsoft",))
@@ -125,7 +125,7 @@ def test_recurrent_weights_of_a_quantised_lstm_stay_narrow(tmp_path: Path) -> No
 
 
 def kernels_of(net: Network, folder: Path) -> list[Recurrence]:
-    """Returns the recurrent kernels of a network that was checked."""
+    """Return the recurrent kernels of a network that was checked."""
     spec = ModelSpec("net", f"onnx:{folder / 'net.onnx'}")
     functions = (func for _, func in load_model(spec).module.functions_items())
     return [found for func in functions if (found := recurrence_of(func)) is not None]

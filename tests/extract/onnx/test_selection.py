@@ -30,7 +30,7 @@ BODIES = {
 
 
 def write(**settings: Any) -> None:
-    """Writes a detector: features, scores that depend on a setting, and the boxes that are left of the best."""
+    """Write a detector: features, scores that depend on a setting, and the boxes that are left of the best."""
     rng = np.random.default_rng(1)
     weights = {
         "wide": rng.standard_normal((2, 2)).astype(np.float32),

@@ -25,7 +25,7 @@ NET = ModelSpec("net", "onnx:net.onnx")
 
 
 def make() -> ModelProto:
-    """Returns a convolution, a product with a constant, and a mask that has an infinity."""
+    """Return a convolution, a product with a constant, and a mask that has an infinity."""
     rng = np.random.default_rng(0)
     constants = {
         "weight": rng.standard_normal((4, 3, 3, 3)).astype(np.float32),
@@ -46,14 +46,14 @@ def make() -> ModelProto:
 
 
 def put(tensor: TensorProto, number: float) -> None:
-    """Puts a number into a weight."""
+    """Put a number into a weight."""
     changed = numpy_helper.to_array(tensor).copy()
     changed.flat[5] = number
     tensor.raw_data = bytes(changed.tobytes())
 
 
 def nest(model: ModelProto, levels: int) -> None:
-    """Puts the model's nodes into so many subgraphs within each other."""
+    """Put the model's nodes into so many subgraphs within each other."""
     for _ in range(levels):
         branch = helper.make_graph(list(model.graph.node), "branch", [], list(model.graph.output))
         del model.graph.node[:]
@@ -61,7 +61,7 @@ def nest(model: ModelProto, levels: int) -> None:
 
 
 def add_function(model: ModelProto, name: str, calls: list[str]) -> onnx.FunctionProto:
-    """Adds a function of domain f that calls functions or operators one after the other."""
+    """Add a function of domain f that calls functions or operators one after the other."""
     known = {function.name for function in model.functions} | {"Once", "Twice"}
     function = model.functions.add(name=name, domain="f", input=["v0"], output=[f"v{len(calls)}"])
     function.opset_import.extend([helper.make_opsetid("", 17), helper.make_opsetid("f", 1)])

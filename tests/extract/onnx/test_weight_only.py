@@ -1,4 +1,4 @@
-"""Products whose weight alone is quantised: it is stored as it is, or multiplied in float32, as ONNX means it."""
+"""Products whose weight alone is quantized: it is stored as it is, or multiplied in float32, as ONNX means it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
-from anole.extract.graph import find_layers, narrowed_for
+from anole.extract.graph import find_layers, for_low_precision
 from anole.extract.load import load_model
 from anole.targets import get_target
 from anole.targets.base import Target
@@ -21,7 +21,7 @@ from anole_cuda.settings import describe_cuda
 
 from .models import value
 from .test_operators import Network
-from .test_whole_products import dequantised
+from .test_whole_products import dequantized
 
 CPU = get_target({"kind": "cpu", "mcpu": "x86-64", "threads": 2})
 
@@ -34,7 +34,7 @@ def labels(net: Network, folder: Path, target: Target = CPU) -> list[str]:
     model.graph.output.extend(map(value, names))
     onnx.save(model, folder / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
-    return [layer.workload.label for layer in find_layers(narrowed_for(imported, target))]
+    return [layer.workload.label for layer in find_layers(for_low_precision(imported, target))]
 
 
 def product(
@@ -46,11 +46,11 @@ def product(
     zero: bool = True,
     **attributes: Any,
 ) -> None:
-    """Adds a product of rows of 64 with weights of a type, which have scales of a shape."""
+    """Add a product of rows of 64 with weights of a type, which have scales of a shape."""
     rng, info = net.rng, np.iinfo(dtype)
     weight = rng.integers(info.min, info.max, (40, 64) if transposed else (64, 40), endpoint=True)
     zeros = rng.integers(info.min, info.max, scales, endpoint=True) if zero else np.zeros(scales)
-    found = dequantised(
+    found = dequantized(
         net, net.weight(weight, dtype), rng.uniform(0.001, 0.01, scales), net.weight(zeros, dtype), **attributes
     )
     if transposed:
@@ -73,7 +73,7 @@ def product(
         (lambda net: product(net, "int8", (40,), 17, axis=1), "dense 64->40 n17"),
     ],
 )
-def test_dequantised_weights_stay_small_where_that_pays(
+def test_dequantized_weights_stay_small_where_that_pays(
     tmp_path: Path, build: Callable[[Network], None], label: str
 ) -> None:
     net = Network(21)
@@ -90,14 +90,14 @@ def test_constants_of_four_bits_are_read(tmp_path: Path, dtype: str) -> None:
     weight, zeros = (net.rng.integers(info.min, info.max, each, endpoint=True) for each in (shape, blocks))
     scales = net.rng.uniform(0.001, 0.01, blocks)
     attributes = {"axis": 0, "block_size": 32}
-    found = dequantised(net, net.weight(weight, dtype), scales, net.weight(zeros, dtype), **attributes)
+    found = dequantized(net, net.weight(weight, dtype), scales, net.weight(zeros, dtype), **attributes)
     net.add("MatMul", net.input(1, 64), found)
     net.check(tmp_path, 1e-5, only_last=True)
     assert labels(net, tmp_path) == ["dense 64->40 weights uint4x32"]
 
 
 def blocks_of_bits(net: Network, bits: int = 4, block: int = 32, inputs: int = 64, **given: Any) -> None:
-    """Adds a product with weights in blocks; `given` replaces inputs, by name, and attributes."""
+    """Add a product with weights in blocks; `given` replaces inputs, by name, and attributes."""
     outputs, blocks = 12, -(-inputs // block)
     packed = net.rng.integers(0, 256, (outputs, blocks, block * bits // 8))
     scales = net.rng.uniform(0.001, 0.01, given.pop("scales", (outputs, blocks)))

@@ -20,7 +20,7 @@ Build = Callable[..., ir.Expr]
 
 
 def module_of(build: Build, *shapes: Sequence[int]) -> tvm.IRModule:
-    """Returns the module of a function of operands with these shapes."""
+    """Return the module of a function of operands with these shapes."""
     operands = [relax.Var(f"x{at}", relax.TensorType(shape, "float32")) for at, shape in enumerate(shapes)]
     builder = relax.BlockBuilder()
     with builder.function("main", operands):
@@ -31,7 +31,7 @@ def module_of(build: Build, *shapes: Sequence[int]) -> tvm.IRModule:
 
 
 def network(build: Callable[..., ir.Expr], *shapes: Sequence[int]) -> tvm.IRModule:
-    """Returns the module of a function of operands with these shapes, written as one expression of them."""
+    """Return the module of a function of operands with these shapes, written as one expression of them."""
     return module_of(lambda _, *operands: build(*operands), *shapes)
 
 
@@ -53,40 +53,40 @@ def assert_rewritten(
 
 
 def calls(module: tvm.IRModule) -> list[ir.Call]:
-    """Returns all calls, in order."""
+    """Return all calls, in order."""
     return [binding.value for binding in bindings(module["main"]) if isinstance(binding.value, ir.Call)]
 
 
 def operators(module: tvm.IRModule) -> list[str]:
-    """Returns what is called, in order, without what it is under."""
+    """Return what is called, in order, without what it is under."""
     return [call.op.name.rpartition(".")[2] for call in calls(module)]
 
 
 def run(module: tvm.IRModule, *operands: np.ndarray) -> np.ndarray:
-    """Returns what a function with one output computes of its operands."""
+    """Return what a function with one output computes of its operands."""
     (found,) = outputs(module, *operands)
     return found
 
 
 def outputs(module: tvm.IRModule, *operands: np.ndarray) -> list[np.ndarray]:
-    """Returns what the function computes of its operands."""
+    """Return what the function computes of its operands."""
     executable = tvm.compile(module, tvm.target.Target("llvm"))
     found = relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, operands))
     return [each.numpy() for each in ([found] if isinstance(found, tvm.runtime.Tensor) else found)]
 
 
 def conv2d(data: ir.Expr, *kernel: int, seed: int = 1, **attributes: Any) -> ir.Expr:
-    """Returns a convolution with channels last, whose weight has this shape."""
+    """Return a convolution with channels last, whose weight has this shape."""
     return relax.op.nn.conv2d(data, constant(*kernel, seed=seed), **CHANNELS_LAST, **attributes)
 
 
 def constant(*shape: int, seed: int = 1) -> ir.Expr:
-    """Returns a constant of normal data."""
+    """Return a constant of normal data."""
     return relax.const(drawn(*shape, seed=seed))
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
-    """Returns normal data."""
+    """Return normal data."""
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 

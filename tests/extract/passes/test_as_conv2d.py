@@ -49,7 +49,7 @@ def norm(x: ir.Expr) -> ir.Expr:
     return relax.TupleGetItem(nn.batch_norm(x, *statistics, axis=1, training=False), 0)
 
 
-def normalised(x: ir.Expr) -> ir.Expr:
+def normalized(x: ir.Expr) -> ir.Expr:
     return nn.conv1d(norm(nn.conv1d(x, constant(6, 4, 3))), constant(5, 6, 1))
 
 
@@ -73,7 +73,7 @@ def of_each_place(x: ir.Expr) -> ir.Expr:
         (pooled, ["conv2d", "max_pool2d", "avg_pool2d", "conv2d"]),
         (imported_pool, ["conv2d", "max_pool2d", "conv2d"]),
         (joined, ["conv2d", "conv2d", "conv2d", "concat", "conv2d_transpose"]),
-        (normalised, ["conv2d", "batch_norm", "conv2d"]),
+        (normalized, ["conv2d", "batch_norm", "conv2d"]),
     ],
 )
 @pytest.mark.examples(1)
@@ -100,12 +100,12 @@ def grouped_volume(x: ir.Expr) -> ir.Expr:
     return nn.conv3d(first, constant(3, 6, 1, 1, 1))
 
 
-def normalised_volume(x: ir.Expr) -> ir.Expr:
+def normalized_volume(x: ir.Expr) -> ir.Expr:
     return nn.relu(norm(nn.conv3d(x, constant(6, 4, 1, 3, 3))))
 
 
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.guard)])
-@pytest.mark.parametrize("build", [volume, cropped_volume, grouped_volume, normalised_volume])
+@pytest.mark.parametrize("build", [volume, cropped_volume, grouped_volume, normalized_volume])
 @pytest.mark.examples(2)
 def test_volumes_are_images_of_their_slices(build: Any, batch: int) -> None:
     after = assert_rewritten(as_conv2d, build, drawn(batch, *VOLUME), rtol=1e-4, atol=1e-4)

@@ -26,10 +26,10 @@ from .building import calls, module_of, run
 from .test_narrow import bytes_too, scalar
 
 SIZES = st.integers(1, 9)
-LEAST, ZEROS = st.sampled_from([0, -128]), st.integers(0, 255)
+MIN_VALUE, ZEROS = st.sampled_from([0, -128]), st.integers(0, 255)
 
 
-def centred(builder: relax.BlockBuilder, x: ir.Expr, least: int, zero: int) -> ir.Expr:
+def centered(builder: relax.BlockBuilder, x: ir.Expr, least: int, zero: int) -> ir.Expr:
     clipped = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), least, least + 255))
     return builder.emit(relax.op.subtract(clipped, scalar(least + zero)))
 
@@ -43,7 +43,7 @@ def numbers(seed: int, shape: tuple[int, ...], least: int) -> NDArray[np.float32
 @settings(max_examples=examples(40), suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     batch=st.sampled_from([(), (1,), (2,), (2, 3)]), sizes=st.tuples(SIZES, st.integers(1, 40), SIZES),
-    least=st.tuples(LEAST, LEAST), zeros=st.tuples(ZEROS | st.just(0), ZEROS | st.just(128)),
+    least=st.tuples(MIN_VALUE, MIN_VALUE), zeros=st.tuples(ZEROS | st.just(0), ZEROS | st.just(128)),
     is_transposed=st.booleans(), varies=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
@@ -64,7 +64,7 @@ def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
     operands = [numbers(seed + place, *each) for place, each in enumerate(zip(shapes, least, strict=True))]
 
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-        left, right = (centred(builder, *each) for each in zip((x, y), least, zeros, strict=True))
+        left, right = (centered(builder, *each) for each in zip((x, y), least, zeros, strict=True))
         if not is_transposed:
             return relax.op.matmul(left, right, out_dtype="int32")
         return relax.op.astype(builder.emit(transposed_product(left, right)), "int32")
@@ -85,7 +85,7 @@ def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
 
 def product_of_bytes(inner: Any) -> tvm.IRModule:
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-        return relax.op.matmul(centred(builder, x, 0, 0), centred(builder, y, 0, 0), out_dtype="int32")
+        return relax.op.matmul(centered(builder, x, 0, 0), centered(builder, y, 0, 0), out_dtype="int32")
 
     return module_of(build, (1, inner), (inner, 1))
 

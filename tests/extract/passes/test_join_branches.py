@@ -37,7 +37,7 @@ def itself(x: ir.Expr) -> ir.Expr:
     return x
 
 
-def normalised(x: ir.Expr) -> ir.Expr:
+def normalized(x: ir.Expr) -> ir.Expr:
     """What a batch-norm of the data itself becomes."""
     return relax.op.add(relax.op.multiply(x, constant(4, seed=0)), constant(1, 1, 1, 4))
 
@@ -51,11 +51,11 @@ def sum_of(*branches: Branch) -> Branch:
     [
         ([same(3), same(1)], ["conv2d"]),
         ([same(1), same(3)], ["conv2d"]),
-        ([same(3, bias=True), same(1, bias=True), normalised], ["conv2d", "add"]),
-        ([normalised, same(1), same(3), same(3, bias=True)], ["conv2d", "add"]),
+        ([same(3, bias=True), same(1, bias=True), normalized], ["conv2d", "add"]),
+        ([normalized, same(1), same(3), same(3, bias=True)], ["conv2d", "add"]),
         ([same(3), itself], ["conv2d"]),
         ([itself, same(1, bias=True)], ["conv2d", "add"]),
-        ([same(3, groups=4), same(1, groups=4), normalised], ["conv2d", "add"]),
+        ([same(3, groups=4), same(1, groups=4), normalized], ["conv2d", "add"]),
         ([same(3, groups=2), same(5, groups=2), itself], ["conv2d"]),
         ([same(3, strides=(2, 2)), same(1, strides=(2, 2))], ["conv2d"]),
         ([same(3, dilation=2), same(1)], ["conv2d"]),

@@ -11,8 +11,8 @@ import pytest
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
+from anole.extract.passes.drop_integer_round_trips import drop_integer_round_trips
 from anole.extract.passes.low_precision import narrow
-from anole.extract.passes.drop_integer_round_trips import keep_whole_floats
 from anole.ir.convolutions import CHANNELS_LAST
 from anole.task import Conv2d, Workload
 
@@ -23,7 +23,7 @@ SAME = {"padding": (1, 1)}
 
 
 def narrowed(workload: Workload) -> Workload:
-    """Narrows all but depthwise convolutions."""
+    """Narrow all but depthwise convolutions."""
     is_depthwise = isinstance(workload, Conv2d) and workload.groups > 1
     return workload if is_depthwise else replace(workload, dtype="bfloat16")
 
@@ -90,7 +90,7 @@ def test_a_network_without_narrow_anchors_stays_as_it_is(build: Any) -> None:
     assert narrow(before, workload_of, narrowed) is before
 
 
-def quantised(builder: relax.BlockBuilder, x: ir.Expr, scale: float, zero: int, least: int = 0) -> ir.Expr:
+def quantized(builder: relax.BlockBuilder, x: ir.Expr, scale: float, zero: int, least: int = 0) -> ir.Expr:
     """Data as whole numbers less a zero point, in float32."""
     rounded = builder.emit(relax.op.round(builder.emit(relax.op.divide(x, scalar(scale)))))
     clipped = builder.emit(relax.op.clip(builder.emit(relax.op.add(rounded, scalar(zero))), least, least + 255))
@@ -116,7 +116,7 @@ def test_whole_numbers_are_bytes_and_their_products_exact(
     """Padding is of the zero point, and channels fill whole words."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        data, settings = quantised(builder, x, 0.02, zero + least, least), {"padding": padding, "out_dtype": "int32"}
+        data, settings = quantized(builder, x, 0.02, zero + least, least), {"padding": padding, "out_dtype": "int32"}
         weight = whole(3, 3, channels, 5)
         return relax.op.nn.conv2d(data, weight, **CHANNELS_LAST, **settings)
 
@@ -129,7 +129,7 @@ def test_whole_numbers_are_bytes_and_their_products_exact(
 
 def test_dense_layers_and_other_readers_share_the_bytes() -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        data = quantised(builder, x, 0.02, 100)
+        data = quantized(builder, x, 0.02, 100)
         first = builder.emit(relax.op.matmul(data, whole(9, 16), out_dtype="int32"))
         second = builder.emit(relax.op.matmul(data, whole(9, 16, seed=2), out_dtype="int32"))
         return relax.Tuple([first, second, builder.emit(relax.op.multiply(data, scalar(0.02)))])
@@ -145,7 +145,7 @@ def test_what_may_not_be_bytes_stays_in_float32() -> None:
     """Numbers that are not rounded, ranges of more than 256 numbers, and weights beyond int8."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        whole_data = quantised(builder, x, 0.1, 3)
+        whole_data = quantized(builder, x, 0.1, 3)
         large = [
             builder.emit(relax.op.matmul(whole_data, relax.const(np.full((8, 4), each, np.float32)), out_dtype="int32"))
             for each in (128, -129)
@@ -172,8 +172,8 @@ def test_zero_points_may_be_computed(shape: tuple[int, ...]) -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr, z: ir.Expr) -> ir.Expr:
         point = builder.emit(relax.op.round(builder.emit(relax.op.multiply(z, scalar(10)))))
         data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
-        centred = builder.emit(relax.op.subtract(data, point))
-        return relax.op.matmul(centred, whole(12, 5), out_dtype="int32")
+        centered = builder.emit(relax.op.subtract(data, point))
+        return relax.op.matmul(centered, whole(12, 5), out_dtype="int32")
 
     operands = 100 * np.abs(drawn(4, 12)), np.full(shape, 3.3, np.float32)
     shapes = [each.shape for each in operands]
@@ -189,8 +189,10 @@ def test_padding_may_be_of_a_computed_zero_point(channels: int, least: int) -> N
     def build(builder: relax.BlockBuilder, x: ir.Expr, z: ir.Expr) -> ir.Expr:
         point = builder.emit(relax.op.round(z))
         data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), least, least + 255))
-        centred = builder.emit(relax.op.subtract(data, point))
-        return relax.op.nn.conv2d(centred, whole(3, 3, channels, 5), **CHANNELS_LAST, padding=(1, 2), out_dtype="int32")
+        centered = builder.emit(relax.op.subtract(data, point))
+        return relax.op.nn.conv2d(
+            centered, whole(3, 3, channels, 5), **CHANNELS_LAST, padding=(1, 2), out_dtype="int32"
+        )
 
     operands = 50 * drawn(1, 6, 7, channels), np.array(least + 100.4, np.float32)
     shapes = [each.shape for each in operands]
@@ -224,12 +226,12 @@ def test_bytes_are_stored_for_all_that_read_them() -> None:
     """A sum that only other sums read is of bytes, too."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        data = quantised(builder, x, 0.02, 7)
+        data = quantized(builder, x, 0.02, 7)
         product = builder.emit(relax.op.nn.conv2d(data, whole(1, 1, 8, 8), **CHANNELS_LAST, out_dtype="int32"))
         scaled = builder.emit(relax.op.multiply(builder.emit(relax.op.astype(product, "float32")), scalar(0.01)))
-        return relax.op.add(quantised(builder, scaled, 0.5, 3), quantised(builder, data, 3, 0))
+        return relax.op.add(quantized(builder, scaled, 0.5, 3), quantized(builder, data, 3, 0))
 
-    before = keep_whole_floats(module_of(build, (1, 4, 4, 8)))
+    before = drop_integer_round_trips(module_of(build, (1, 4, 4, 8)))
     after = narrow(before, workload_of, lambda workload: replace(workload, dtype="uint8", exact=False))
     stored = [call for call in calls(after) if call.op.name == "relax.astype" and str(call.attrs.dtype) == "uint8"]
     assert len(stored) == 3
@@ -240,10 +242,10 @@ def test_bytes_on_the_way_to_a_computation_are_left_out() -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         clipped = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
         number = builder.emit(relax.op.astype(builder.emit(relax.op.astype(clipped, "uint8")), "int32"))
-        centred = builder.emit(relax.op.subtract(number, relax.const(np.int32(7))))
-        return relax.op.multiply(builder.emit(relax.op.astype(centred, "float32")), scalar(0.5))
+        centered = builder.emit(relax.op.subtract(number, relax.const(np.int32(7))))
+        return relax.op.multiply(builder.emit(relax.op.astype(centered, "float32")), scalar(0.5))
 
     before = module_of(build, X.shape)
-    after = keep_whole_floats(before)
+    after = drop_integer_round_trips(before)
     assert operators(after) == ["round", "clip", "subtract", "multiply"]
     np.testing.assert_array_equal(run(after, 100 * X), run(before, 100 * X))

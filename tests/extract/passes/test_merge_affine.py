@@ -23,7 +23,7 @@ def convolved(x: ir.Expr, groups: int = 1) -> ir.Expr:
     return conv2d(x, 3, 3, 4 // groups, 8, seed=0, groups=groups)
 
 
-def normalised(x: ir.Expr) -> ir.Expr:
+def normalized(x: ir.Expr) -> ir.Expr:
     """A batch-norm behind a bias, as inference has it."""
     x = relax.op.add(x, const(1, 1, 1, 8))
     x = relax.op.subtract(x, const(8, seed=2))
@@ -55,10 +55,10 @@ def hard(x: ir.Expr) -> ir.Expr:
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
-        (lambda x: normalised(convolved(x)), ["conv2d", "add"]),
-        (lambda x: normalised(convolved(x, groups=2)), ["conv2d", "add"]),
-        (lambda x: normalised(relax.op.matmul(x, const(4, 8))), ["matmul", "add"]),
-        (lambda x: normalised(relax.op.nn.relu(convolved(x))), ["conv2d", "relu", "multiply", "add"]),
+        (lambda x: normalized(convolved(x)), ["conv2d", "add"]),
+        (lambda x: normalized(convolved(x, groups=2)), ["conv2d", "add"]),
+        (lambda x: normalized(relax.op.matmul(x, const(4, 8))), ["matmul", "add"]),
+        (lambda x: normalized(relax.op.nn.relu(convolved(x))), ["conv2d", "relu", "multiply", "add"]),
         (of_mean_zero, ["relu", "multiply", "add"]),
         (read_twice, ["conv2d", "multiply", "add", "maximum"]),
         (lambda x: relax.op.multiply(convolved(x), const(3, 4, 1)), ["conv2d", "multiply"]),

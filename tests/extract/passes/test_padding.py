@@ -44,7 +44,7 @@ def test_other_borders_stay(widths: list[int], settings: dict[str, Any]) -> None
 
 
 def settings_of(module: tvm.IRModule) -> tuple[tuple[int, ...], list[int], list[int]]:
-    """Returns the only convolution's kernel, padding and dilation."""
+    """Return the only convolution's kernel, padding and dilation."""
     (call,) = calls(module)
     return (
         tuple(extents(call.args[1])[:2]),

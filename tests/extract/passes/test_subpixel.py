@@ -21,7 +21,7 @@ transpose = partial(relax.op.nn.conv2d_transpose, **CHANNELS_LAST)
 
 @st.composite
 def transposed(draw: st.DrawFn) -> dict[str, object]:
-    """Returns the settings of a transposed convolution that has some output."""
+    """Return the settings of a transposed convolution that has some output."""
     pair = st.tuples
     groups, strides = draw(st.sampled_from([1, 1, 2, 3])), draw(pair(st.integers(1, 4), st.integers(1, 3)))
     kernel = draw(pair(st.integers(1, 5), st.integers(1, 4)))

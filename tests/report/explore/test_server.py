@@ -37,7 +37,7 @@ RECIPES = read_recipes(cookbook())
 CHROMIUM = shutil.which("chromium")
 
 
-class Site:
+class DeviceAccess:
     """A running server."""
 
     def __init__(self, address: str) -> None:
@@ -52,14 +52,14 @@ class Site:
 
 
 @contextmanager
-def running(*command: str) -> Iterator[tuple[Site, subprocess.Popen[bytes]]]:
-    """Runs a server on a free port until it ends or the block does."""
+def running(*command: str) -> Iterator[tuple[DeviceAccess, subprocess.Popen[bytes]]]:
+    """Run a server on a free port until it ends or the block does."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     arguments = [*command, "--port", str(port)]
     with TemporaryFile("w+") as log, subprocess.Popen(arguments, stderr=log, stdout=log) as process:
-        found = Site(f"http://127.0.0.1:{port}")
+        found = DeviceAccess(f"http://127.0.0.1:{port}")
         try:
             for _ in range(600):
                 try:
@@ -74,14 +74,14 @@ def running(*command: str) -> Iterator[tuple[Site, subprocess.Popen[bytes]]]:
 
 
 @contextmanager
-def served(database: Path) -> Iterator[Site]:
-    """Serves a database until the block ends."""
+def served(database: Path) -> Iterator[DeviceAccess]:
+    """Serve a database until the block ends."""
     with running(*serving(database, database.with_name("metadata.json"))) as (found, _):
         yield found
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceAccess]:
     folder = tmp_path_factory.mktemp("explored")
     project = Project(folder)
     project.fill()
@@ -92,7 +92,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
-def test_every_table_and_view_has_its_description_and_its_rows(site: Site, name: str) -> None:
+def test_every_table_and_view_has_its_description_and_its_rows(site: DeviceAccess, name: str) -> None:
     page = site.page(f"/tuning/{name}")
     assert "column-descriptions" in page
     assert re.sub("`.*", "", DESCRIPTIONS[name].text).split(".")[0] in page.replace("<code>", "")
@@ -101,13 +101,13 @@ def test_every_table_and_view_has_its_description_and_its_rows(site: Site, name:
     assert site.json(f"/tuning/{name}.json?_shape=array") or name == "warm_start"
 
 
-def test_facets_are_counted(site: Site) -> None:
+def test_facets_are_counted(site: DeviceAccess) -> None:
     found = site.json("/tuning/trial.json")
     counts = {each["value"]: each["count"] for each in found["facet_results"]["status"]["results"]}
     assert counts == {"ok": 10, "run_error": 5}
 
 
-def test_a_task_is_shown_by_its_label_before_its_key_and_times_have_units(site: Site) -> None:
+def test_a_task_is_shown_by_its_label_before_its_key_and_times_have_units(site: DeviceAccess) -> None:
     page = site.page("/tuning/run")
     first = re.findall(r'<td class="col-(\S+) type', page)[0]
     assert first == "task_key"
@@ -117,7 +117,7 @@ def test_a_task_is_shown_by_its_label_before_its_key_and_times_have_units(site: 
     assert ">2.2\N{NO-BREAK SPACE}ms<" in page
 
 
-def test_a_key_leads_to_its_row(site: Site) -> None:
+def test_a_key_leads_to_its_row(site: DeviceAccess) -> None:
     page = site.page("/tuning/best_trial")
     paths = re.findall(r'href="(/tuning/(?:task|run)/[0-9a-f]{64})"', page)
     assert len(paths) == 4
@@ -125,7 +125,7 @@ def test_a_key_leads_to_its_row(site: Site) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_questions_of_the_cookbook_are_answered(site: Site, recipe: Recipe) -> None:
+def test_questions_of_the_cookbook_are_answered(site: DeviceAccess, recipe: Recipe) -> None:
     page = site.page(f"/tuning/{dashed(recipe.name)}")
     assert recipe.question.split("?")[0].replace("'", "&#39;") in page
     assert (f"/-/dashboards/{DASHBOARD}/{recipe.name}" in page) == (recipe.chart is not None)
@@ -137,12 +137,12 @@ def dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
-def test_a_parameter_of_a_query_chooses(site: Site) -> None:
+def test_a_parameter_of_a_query_chooses(site: DeviceAccess) -> None:
     rows = site.json("/tuning/best-config-per-layer.json?_shape=array&model=resnet18")
     assert {row["model"] for row in rows} == {"resnet18"}
 
 
-def test_each_picture_of_the_cookbook_is_a_chart_whose_query_finds_rows(site: Site) -> None:
+def test_each_picture_of_the_cookbook_is_a_chart_whose_query_finds_rows(site: DeviceAccess) -> None:
     charts = site.json("/-/metadata.json")["plugins"]["datasette-dashboards"][DASHBOARD]["charts"]
     assert set(charts) == {name for name, recipe in RECIPES.items() if recipe.chart}
     task = "conv2d+64-%3E64+k3x3+s1+56x56"
@@ -167,7 +167,7 @@ def test_times_have_the_unit_that_suits_them(value_s: float, text: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/tuning", "/tuning/trial", "/tuning/best_trial", "/tuning/time-spent", f"/-/dashboards/{DASHBOARD}"]
 )
-def test_pages_open_in_a_browser_without_an_error(site: Site, tmp_path: Path, path: str) -> None:
+def test_pages_open_in_a_browser_without_an_error(site: DeviceAccess, tmp_path: Path, path: str) -> None:
     open_in_browser(site, path, tmp_path / "page.png")
 
 
@@ -178,7 +178,7 @@ def test_charts_without_rows_are_no_error_in_a_browser(project_database: Path, t
         open_in_browser(empty, f"/-/dashboards/{DASHBOARD}", tmp_path / "page.png")
 
 
-def open_in_browser(site: Site, path: str, picture: Path) -> None:
+def open_in_browser(site: DeviceAccess, path: str, picture: Path) -> None:
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
     command += ["--virtual-time-budget=10000", f"--screenshot={picture}", f"{site.address}{path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

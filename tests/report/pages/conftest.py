@@ -44,7 +44,7 @@ all networks,1x16x64_i8w8a32_15_15_18_17,1x16x64,1.4,99.4,1.2,time x area x ener
 
 
 def _record(folder: Path) -> None:
-    """Fills a project with three presets and seeds on four tasks, and two networks on searched accelerators."""
+    """Fill a project with three presets and seeds on four tasks, and two networks on searched accelerators."""
     project, rng = Project(folder), random.Random(0)
     project.fill()
     for preset, slowness in SLOWNESS.items():
@@ -70,7 +70,7 @@ def _record(folder: Path) -> None:
 
 
 def _accelerated(cost: int, task: Task) -> Iterator[Trial]:
-    """Yields trials of a layer with blocks of 16 and 32 in buffers of two sizes: larger ones take fewer cycles."""
+    """Yield trials of a layer with blocks of 16 and 32 in buffers of two sizes: larger ones take fewer cycles."""
     own = {"log_inp_buff_size": 15, "log_wgt_buff_size": 18, "h_threading": 1, "oc_threading": 1}
     for number, (block, acc) in enumerate(((16, 16), (16, 17), (32, 16), (32, 17))):
         config = {"tile_b": 1, "tile_ci": block, "tile_co": block, "log_acc_buff_size": acc, **own}
@@ -114,7 +114,7 @@ def npu_project(once: Callable[..., Path], accelerated: Path) -> Path:
 
 @contextmanager
 def source_of(project: Path, spec: Path | None = None) -> Iterator[ReportSource]:
-    """Opens a project's database for sections."""
+    """Open a project's database for sections."""
     with Database(project / layout.DATABASE) as database:
         yield ReportSource(database, project, spec)
 
@@ -137,7 +137,7 @@ def lacking(source: ReportSource, key: str, title: str = "") -> str:
 
 
 def write_report(project: Path, output: Path, *arguments: str) -> str:
-    """Writes the report of a project with the command, and returns the page."""
+    """Write the report of a project with the command, and return the page."""
     with chdir(project):
         result = CliRunner().invoke(main, ["report", "--output", str(output.absolute()), *arguments])
     assert result.exit_code == 0, result.output

@@ -179,7 +179,7 @@ FRAME = """
 
 
 def draw(page: str, folder: Path, width: int) -> tuple[dict[str, Any], list[str]]:
-    """Opens a page in a browser that has no network; returns what `MEASURE` found, and the lines of the console."""
+    """Open a page in a browser that has no network; returns what `MEASURE` found, and the lines of the console."""
     before, after = page.rsplit("</body>", 1)
     (folder / "page.html").write_text(f"{before}{MEASURE}</body>{after}", encoding="utf-8")
     frame = folder / "frame.html"

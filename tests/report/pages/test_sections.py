@@ -23,14 +23,14 @@ from ...record_project import Project
 from .conftest import SLOWNESS, figure, lacking, section, source_of
 
 KEYS = [each.key for each in all_sections()]
-FILLED_BY = {"fronts": "old_project", "utilisation": "npu_project", "geometry": "npu_project"}
+FILLED_BY = {"fronts": "old_project", "utilization": "npu_project", "geometry": "npu_project"}
 """The project that has data for a section; the others are filled by `recorded`."""
 SAID = Path(__file__).with_name("recorded.txt")
 """What the sections say of `recorded`. If it is deleted, the next run writes it."""
 
 
 def said(section: Section, shown: Sequence[Shown]) -> Iterator[str]:
-    """Yields the words and tables of a section, and the first rows of pictures without a table."""
+    """Yield the words and tables of a section, and the first rows of pictures without a table."""
     yield f"## {section.key}: {section.title}"
     for each in shown:
         if isinstance(each, Lacking):

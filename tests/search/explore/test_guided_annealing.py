@@ -14,7 +14,7 @@ from anole.search.explore.random import draw
 from anole.search.presets import PRESETS
 from anole.search.roles import History
 from anole.search.state import Search, Subject
-from anole.search.surrogate.none import Blind
+from anole.search.surrogate.none import NoSurrogate
 from anole.space import Space
 from anole.targets import get_target
 from anole.targets.base import Place
@@ -33,7 +33,7 @@ def guided(bowl) -> Space:
 
 
 def begun(history, seed=0, **settings):
-    return propose(GuidedAnnealing(**settings), Blind(), history, seed).vectors
+    return propose(GuidedAnnealing(**settings), NoSurrogate(), history, seed).vectors
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.75, 1.0])

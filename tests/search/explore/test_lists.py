@@ -9,7 +9,7 @@ import numpy as np
 from anole.search.explore.by_merit import ByMerit
 from anole.search.explore.descent import Descent
 from anole.search.explore.exhaustive import Exhaustive
-from anole.search.surrogate.none import Blind
+from anole.search.surrogate.none import NoSurrogate
 from anole.space import Constraint, Space, option_knob
 
 from ..conftest import measured
@@ -22,7 +22,7 @@ SPACE = Space(
 
 
 def proposed(explorer, history, seed=0):
-    return explorer.propose(Blind(), history, np.random.default_rng(seed)).vectors.tolist()
+    return explorer.propose(NoSurrogate(), history, np.random.default_rng(seed)).vectors.tolist()
 
 
 def test_everything_is_listed_by_merit_though_the_space_is_large(monkeypatch):

@@ -25,7 +25,7 @@ def improvement(mean, std, best):
 
 
 def reference(history):
-    """Returns scikit-learn's forest on the same examples."""
+    """Return scikit-learn's forest on the same examples."""
     forest = RandomForestRegressor(10, max_features=10, random_state=0)
     return forest.fit(history.space.features(history.vectors), history.scores)
 
@@ -119,7 +119,7 @@ def test_learns_from_the_prior(bowl):
 
 
 def directly(counts, predicted):
-    """Returns the variance of one config's prediction, by Wager, Hastie and Efron's equations 5 and 7."""
+    """Return the variance of one config's prediction, by Wager, Hastie and Efron's equations 5 and 7."""
     n_trees, n_examples = counts.shape
     mean = sum(predicted) / n_trees
     total = 0.0

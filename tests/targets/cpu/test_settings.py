@@ -33,7 +33,7 @@ def test_this_machine_describes_itself_in_plain_values() -> None:
 
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Takes this machine's processor for the one of a file in tests/host/processors."""
+    """Take this machine's processor for the one of a file in tests/host/processors."""
 
     def pretended(name: str) -> None:
         text = Path(__file__).parents[2].joinpath(f"host/processors/{name}.txt").read_text()

@@ -32,7 +32,7 @@ def message(value: Any) -> bytes:
 
 @pytest.fixture
 def answering() -> Any:
-    """Starts a listener that greets one client, answers each of its messages and closes the connection."""
+    """Start a listener that greets one client, answers each of its messages and closes the connection."""
     listeners: list[tuple[socket.socket, threading.Thread]] = []
 
     def start(*answers: bytes, greeting: bytes = struct.pack("<i", tracker.MAGIC)) -> Remote:

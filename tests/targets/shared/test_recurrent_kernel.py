@@ -52,7 +52,7 @@ def shape_of(own: Recurrence, parameter: Parameter) -> list[int]:
 
 
 def expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Returns the results by the equations of ONNX's operators, in double precision."""
+    """Return the results by the equations of ONNX's operators, in double precision."""
     at, hidden = {name: values.astype(np.float64) for name, values in given.items()}, own.hidden
     y = np.zeros((own.steps, own.batch, own.directions, hidden))
     states, cells = at["initial_h"].copy(), at.get("initial_c", at["initial_h"]).copy()
@@ -72,7 +72,7 @@ def expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArr
 
 
 def advanced(own: Recurrence, at: Any, direction: int, x: Any, weights: Any, h: Any, c: Any) -> tuple[Any, Any]:
-    """Returns the next state and cell."""
+    """Return the next state and cell."""
 
     def sigmoid(values: Any) -> Any:
         return 1 / (1 + np.exp(-values))
@@ -158,7 +158,7 @@ def test_divisions(own: Recurrence, tiling: Tiling) -> None:
     check_results(own, drawn(own), computed_on_cpu(own, tiling))
 
 
-def test_threads_that_share_a_quantised_step_compute_the_same() -> None:
+def test_threads_that_share_a_quantized_step_compute_the_same() -> None:
     own = layer("lstm", 3, 50, (False,), quantized=True)
     alone = computed_on_cpu(own, Tiling())
     for batch, tiling in ((None, Tiling(1, 2, parts=2)), ("n", Tiling(2, 2, parts=2))):
@@ -192,7 +192,7 @@ def test_the_kernel_for_gpus_computes_the_same(own: Recurrence, emulated_gpu: Em
 def test_gpus_refuse_what_they_cannot_hold() -> None:
     with pytest.raises(TargetError, match="at most 3072"):
         schedule_recurrence(layer("rnn", 1, 4096, (False,)))
-    with pytest.raises(TargetError, match="quantised"):
+    with pytest.raises(TargetError, match="quantized"):
         schedule_recurrence(layer("lstm", 1, 32, (False,), quantized=True))
 
 

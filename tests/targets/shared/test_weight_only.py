@@ -35,10 +35,10 @@ def test_words_hold_weights_in_the_fewest_bits(scheme: WeightScheme, seed: int) 
     np.testing.assert_array_equal(StoredWeights.read(words, scheme).values(), stored.values())
 
 
-@pytest.mark.parametrize(("centred", "blocks"), [([[-300], [0]] * 8, 1), ([[1]] * 6, 1), ([[1]] * 9, 2)])
-def test_some_weights_have_no_scheme(centred: list[list[int]], blocks: int) -> None:
+@pytest.mark.parametrize(("centered", "blocks"), [([[-300], [0]] * 8, 1), ([[1]] * 6, 1), ([[1]] * 9, 2)])
+def test_some_weights_have_no_scheme(centered: list[list[int]], blocks: int) -> None:
     """More than 8 bits, no whole words, no whole blocks."""
-    assert StoredWeights(np.array(centred, np.int16), np.ones((blocks, 1), np.float32)).scheme is None
+    assert StoredWeights(np.array(centered, np.int16), np.ones((blocks, 1), np.float32)).scheme is None
 
 
 @pytest.mark.parametrize("scheme", [WeightScheme(8, 64), WeightScheme(4, 32)])

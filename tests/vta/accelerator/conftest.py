@@ -19,7 +19,7 @@ LAYER = Conv2d(1, 4, 4, 24, 16, (3, 3), padding=(1, 1, 1, 1))
 
 
 def every_trial(task: Task) -> Sequence[Trial]:
-    """Returns the trials of the preset that tries all programs."""
+    """Return the trials of the preset that tries all programs."""
     target = VtaTarget(task.target)
     search = Search(Subject(target.space(task.workload), task.workload.flop, "task"), PRESETS["exhaustive"], seed=0)
     tune(search, SimulatedMeasurer(task, target).measure, 1_000_000)

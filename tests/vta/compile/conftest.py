@@ -82,7 +82,7 @@ class Drawn:
 
 
 def interpret(function: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Returns what a function of a few operators computes, in NumPy."""
+    """Return what a function of a few operators computes, in NumPy."""
     values = dict(zip(function.params, arguments, strict=True))
     for block in function.body.blocks:
         for binding in block.bindings:

@@ -29,7 +29,7 @@ def make(**settings: Any) -> VtaTarget:
 
 
 def block(target: VtaTarget, workload: Conv2d, ci: int = 16, co: int = 16, **changes: Any) -> dict[str, Any]:
-    """Returns the default config of a block."""
+    """Return the default config of a block."""
     return {**target.with_geometry(Geometry(1, ci, co)).default_config(workload), **changes}
 
 
@@ -41,7 +41,7 @@ def untuned(target: VtaTarget, workload: Conv2d) -> Match:
 def tried(
     target: VtaTarget, workload: Conv2d, *designs: tuple[dict[str, Any], float], weight: int = 1, locked: bool = False
 ) -> tuple[Match, Receipt]:
-    """Returns a layer that was tried with some configs, and its receipt."""
+    """Return a layer that was tried with some configs, and its receipt."""
     config, latency_s = min(designs, key=lambda design: design[1])
     task = Task(workload, target.description, 1)
     measured = tuple(MeasuredConfig(*each) for each in designs)

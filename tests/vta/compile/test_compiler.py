@@ -50,14 +50,14 @@ def layers(network: BuiltNetwork) -> dict[str, AcceleratorLayer]:
 
 
 def expected_of(source: str, shape: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
-    """Returns inputs, and what the network itself computes."""
+    """Return inputs, and what the network itself computes."""
     model = ModelSpec("net", source, {"x": shape})
     arguments = example_inputs(model)
     outputs = run_network(model, make_network(model), arguments)
     return [tensor.numpy() for tensor in arguments.values()], [tensor.numpy() for tensor in outputs]
 
 
-def check(network: BuiltNetwork, source: str, shape: tuple[int, ...], least_db: float) -> None:
+def check(network: BuiltNetwork, source: str, shape: tuple[int, ...], min_db: float) -> None:
     """Asserts that a build is bit-equal to the reference, and near to the network itself."""
     inputs, expected = expected_of(source, shape)
     found, whole = network.run(inputs), network.run(inputs, IntegerReference())
@@ -67,7 +67,7 @@ def check(network: BuiltNetwork, source: str, shape: tuple[int, ...], least_db: 
     outputs = network.outputs(found)
     assert [array.shape for array in outputs] == [array.shape for array in expected]
     for mine, theirs in zip(outputs, expected, strict=True):
-        assert (snr_db(theirs, mine) or 100) > least_db
+        assert (snr_db(theirs, mine) or 100) > min_db
 
 
 def test_the_folder_holds_the_network_and_says_what_it_is(accelerated: Path, monkeypatch: Any) -> None:
@@ -101,7 +101,7 @@ def test_the_folder_holds_the_network_and_says_what_it_is(accelerated: Path, mon
 
 
 def tuned_config(tasks: Any) -> dict[str, Receipt]:
-    """Returns a receipt of the layer with the residual: half of its rows at once, whatever that takes."""
+    """Return a receipt of the layer with the residual: half of its rows at once, whatever that takes."""
     (task,) = (task for task in tasks if task.label == "conv2d 16->16 k3x3 s1 8x8")
     config = {**VtaTarget(task.target).default_config(task.workload), "tile_h": 4, "tile_w": 8}
     return {task.key: Receipt(task.key, "c" * 64, 2, config, 1e-9)}

@@ -53,7 +53,7 @@ def operators(parts: Partition, call: HostCall) -> list[str]:
 
 
 def told(parts: Partition) -> str:
-    """Returns every part in words, and the outputs; a value is told by the number of the part that it is of."""
+    """Return every part in words, and the outputs; a value is told by the number of the part that it is of."""
     made, texts = dict.fromkeys(parts.inputs, "x"), []
     for number, part in enumerate(parts.parts):
         match part:
@@ -76,7 +76,7 @@ def told(parts: Partition) -> str:
 
 @st.composite
 def graphs(draw: Any) -> Any:
-    """Draws a network of up to eight operators, any of which may read any value before it and be an output."""
+    """Draw a network of up to eight operators, any of which may read any value before it and be an output."""
     net = Drawn((1, 6, 6, 4), draw(st.integers(0, 99)))
     values, read = [net.x], []
 
@@ -273,7 +273,7 @@ def test_who_decides_is_asked_by_position_among_all_anchors() -> None:
 
 @pytest.fixture(scope="module")
 def parted(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """Splits a tiny network for an accelerator and compiles its host."""
+    """Split a tiny network for an accelerator and compile its host."""
 
     def make(name: str, **settings: Any) -> tuple[Any, Partition, Any]:
         net, target = network(name), VtaTarget(describe_vta(**settings))

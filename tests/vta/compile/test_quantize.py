@@ -1,4 +1,4 @@
-"""Quantisation: the best scale of a value, and that no sum of a layer's whole numbers leaves 32 bits."""
+"""Quantization: the best scale of a value, and that no sum of a layer's whole numbers leaves 32 bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anole.task import Conv2d
 from anole_vta.compile.partition import FusedLayer, Partition
 from anole_vta.compile.quantize import best_exponent, observe, quantize, snr_db
 from anole_vta.network.network import (
-    MOST,
+    MAX_VALUE,
     AcceleratorLayer,
     IntegerReference,
     Pool,
@@ -28,7 +28,7 @@ FLOATS = st.floats(-(2.0**20), 2.0**20, width=32, allow_subnormal=False)
 
 
 def squared_error(values: Any, exponent: int) -> float:
-    numbers = np.clip(np.rint(values.astype(np.float64) * 2.0**-exponent), -MOST, MOST)
+    numbers = np.clip(np.rint(values.astype(np.float64) * 2.0**-exponent), -MAX_VALUE, MAX_VALUE)
     return float(np.square(numbers * 2.0**exponent - values).sum())
 
 
@@ -39,7 +39,7 @@ def test_no_other_power_of_two_that_is_tried_comes_closer(values: Any) -> None:
     if not largest:
         assert exponent == 0
         return
-    coarsest = next(e for e in range(-200, 200) if largest <= MOST * 2.0**e)
+    coarsest = next(e for e in range(-200, 200) if largest <= MAX_VALUE * 2.0**e)
     assert coarsest - 4 < exponent <= coarsest
     assert squared_error(values, exponent) <= min(
         squared_error(values, other) * (1 + 1e-9) + 1e-300 for other in range(coarsest - 3, coarsest + 1)
@@ -99,7 +99,7 @@ def parts(*steps: Any, inputs: tuple[str, ...] = ("x",)) -> Partition:
 
 
 def quantized(step: FusedLayer, *sample: Any) -> tuple[AcceleratorLayer, Any, Any, float | None]:
-    """Returns a layer in whole numbers, all observed values, its result, and that one's noise in decibels."""
+    """Return a layer in whole numbers, all observed values, its result, and that one's noise in decibels."""
     network = parts(step, inputs=("x", "r")[: len(sample)])
     observed = observe(network, [sample], lambda *_: [])
     plain = quantize(network, observed, lambda _: {})

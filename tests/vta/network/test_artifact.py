@@ -58,7 +58,7 @@ def test_a_step_is_loaded_as_it_was_saved(tmp_path_factory, case):
 
 
 def make_network(tail=()):
-    """Returns a layer and a pooling, and their programs."""
+    """Return a layer and a pooling, and their programs."""
     rng = np.random.default_rng(0)
     w = Conv2d(1, 6, 6, 5, 20, (3, 3), padding=(1, 1, 1, 1))
     layer = AcceleratorLayer(

@@ -55,7 +55,7 @@ def test_floating_point_is_rounded_to_the_nearest_ties_to_even_and_clipped():
 
 
 def pointwise(result="y", shape=(1, 2, 2, 2)):
-    """Returns a layer that hands its two channels on as they are."""
+    """Return a layer that hands its two channels on as they are."""
     return AcceleratorLayer(
         *("layer", Conv2d(1, 2, 2, 2, 2, (1, 1)), {}, "x", result, None, 0, 0, 0, 0, -127, 127, shape),
         *(np.eye(2, dtype=np.int8)[None, None], np.zeros(2, np.int32)),
@@ -97,7 +97,7 @@ def test_steps_read_what_steps_before_them_made():
 
 
 def by_hand(layer, data, residual):
-    """Returns a layer's result, number by number, in Python's own whole numbers."""
+    """Return a layer's result, number by number, in Python's own whole numbers."""
     w = layer.workload
     out = np.zeros((w.batch, w.out_height, w.out_width, w.out_channels), np.int8)
     for n, i, j, o in itertools.product(*map(range, out.shape)):

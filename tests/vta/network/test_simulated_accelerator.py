@@ -52,7 +52,7 @@ def test_a_step_is_bit_equal_to_the_reference_and_its_program_runs_to_its_end(ca
 
 
 def layer(geometry=DEFAULT, **changes):
-    """Returns a pointwise layer of as many channels as a block has, which shifts by 4."""
+    """Return a pointwise layer of as many channels as a block has, which shifts by 4."""
     w = changes.pop("workload", Conv2d(1, 4, 4, geometry.block_in, geometry.block_out, (1, 1)))
     fields = {"residual": None, "result_exponent": 4, "low": -127, "high": 127} | changes
     return AcceleratorLayer(

@@ -27,7 +27,7 @@ INT32 = np.iinfo(np.int32)
 
 
 def one_by_one(machine, uops, alu):
-    """Computes an ALU instruction as the hardware does, one step after the other."""
+    """Compute an ALU instruction as the hardware does, one step after the other."""
     operations = {
         AluOpcode.MIN: min,
         AluOpcode.MAX: max,

@@ -17,7 +17,7 @@ def read(client, ready, lengths, gap=1):
 
 
 def cycle_by_cycle(arrivals, latency):
-    """Returns when each of (client, ready, bursts, gap) ends, by asking in every cycle who may request."""
+    """Return when each of (client, ready, bursts, gap) ends, by asking in every cycle who may request."""
     pending = {client: [ready, list(lengths), gap] for client, ready, lengths, gap in arrivals}
     served, ends, cycle, free, nonempty = [], {}, 0, 0, 0
     while pending:

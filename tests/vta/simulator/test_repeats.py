@@ -12,8 +12,8 @@ from anole.task import Conv2d
 from anole_vta.geometry import DEFAULT, Geometry, Memory
 from anole_vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError
 from anole_vta.simulator.activity import Activities
-from anole_vta.simulator.event_simulator import Clockwork
-from anole_vta.simulator.repeats import Skipper
+from anole_vta.simulator.event_simulator import EventSimulator
+from anole_vta.simulator.repeats import FastForwardSimulator
 from anole_vta.simulator.streams import Streams, code_of
 from anole_vta.simulator.timing import cycles_of, simulate
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
@@ -53,7 +53,7 @@ def test_a_convolution_takes_the_cycles_of_its_whole_run(program):
     assert cycles_of(list(program.instructions), program.geometry) == whole.cycles
 
 
-class Watched(Clockwork):
+class Watched(EventSimulator):
     """Keeps its states."""
 
     def __init__(self, *args):
@@ -65,7 +65,7 @@ class Watched(Clockwork):
         self.states[at] = self.state(at)
 
 
-class Compared(Skipper):
+class Compared(FastForwardSimulator):
     """Makes sure that it only goes on from states that a whole run comes to."""
 
     def resume(self, at, state):
@@ -126,7 +126,7 @@ LAYER = Conv2d(1, 28, 28, 64, 64, (3, 3), padding=(1, 1, 1, 1))
 def test_most_of_small_tiles_is_skipped(threads, queue_entries):
     geometry = replace(DEFAULT, queue_entries=queue_entries)
     program = lower_conv2d(LAYER, Schedule(1, 4, 1, 1, *threads), geometry)
-    skipper = Skipper(Streams(code_of(program.instructions), Activities(geometry)), geometry)
+    skipper = FastForwardSimulator(Streams(code_of(program.instructions), Activities(geometry)), geometry)
     assert skipper.run() == simulate(program.instructions, geometry).cycles
     assert skipper.skipped > 0.7 * len(program.instructions.order)
 

@@ -77,7 +77,7 @@ def as_in_the_hardware(row, most):
 
 
 def alone(instruction, geometry):
-    """Returns the cycles of an instruction that nothing else disturbs."""
+    """Return the cycles of an instruction that nothing else disturbs."""
     # Fetching is over when the first of two is done.
     before = Load(Memory.UOP, 0, 0, 1, 8192, 8192, dependence=Dependence(push_prev=True, push_next=True))
     program = [before, Load(Memory.UOP), instruction, Finish()]

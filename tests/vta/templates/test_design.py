@@ -39,7 +39,7 @@ LAYERS = [
 
 
 def program_of(layer, base, config):
-    """Returns the accelerator that a config asks for, and the layer's program on it."""
+    """Return the accelerator that a config asks for, and the layer's program on it."""
     design = design_of(layer, base, config)
     return design, lower_conv2d(whole_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
 

@@ -17,7 +17,7 @@ from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, check_schedule
 from anole_vta.templates.design import EPILOGUE, tiles_of, whole_blocks
-from anole_vta.templates.estimates import Mapped, blocks_that_fit, divisors, least_cycles, limits_of, traffic
+from anole_vta.templates.estimates import Mapped, blocks_that_fit, divisors, limits_of, min_cycles, traffic
 
 from ...examples import examples
 
@@ -35,7 +35,7 @@ RESIDUAL = (Bias(), Residual(), *SHIFT_AND_CLIP)
 
 
 def by_trying(w, geometry, threads, tiles, epilogue):
-    """Returns the blocks of input and of output channels, as the rule says it in words."""
+    """Return the blocks of input and of output channels, as the rule says it in words."""
     w = whole_blocks(w, geometry)
 
     def fits(ci, co):
@@ -52,7 +52,7 @@ def by_trying(w, geometry, threads, tiles, epilogue):
 
 
 def at_once(w, configs, epilogue):
-    """Returns the same for configs that are given as (geometry, threads, tiles)."""
+    """Return the same for configs that are given as (geometry, threads, tiles)."""
     columns = np.array([(*threads, *tiles) for _, threads, tiles in configs]).T
     mapped = Mapped(*limits_of([geometry for geometry, _, _ in configs]).T, *columns)
     return list(zip(*(blocks.tolist() for blocks in blocks_that_fit(w, mapped, epilogue)), strict=True))
@@ -123,7 +123,7 @@ def drawn(target: VtaTarget, layer: Conv2d, n: int):
 def test_no_config_computes_faster_and_most_rank_alike(layer):
     _, _, columns, cycles = drawn(SEARCHED, layer, 60)
     tile_co = tiles_of(layer, SEARCHED.geometry, columns)[1]
-    least = least_cycles(layer, columns, tile_co, SEARCHED.geometry.bus_bytes)
+    least = min_cycles(layer, columns, tile_co, SEARCHED.geometry.bus_bytes)
     assert (traffic(layer, columns, tile_co, 8)["gemm"] <= cycles).all()
     assert spearmanr(least, cycles)[0] > 0.8
 
@@ -131,7 +131,7 @@ def test_no_config_computes_faster_and_most_rank_alike(layer):
 @pytest.mark.parametrize("form", ["difference", "share"])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_merit_is_what_a_config_is_expected_to_be_worth(layer, form):
-    """It ranks configs nearly as the cost does that a search minimises, penalties included."""
+    """It ranks configs nearly as the cost does that a search minimizes, penalties included."""
     target = VtaTarget(describe_vta(hardware="search", penalty_form=form))
     space, vectors, columns, cycles = drawn(target, layer, 60)
     latencies_s = cycles / target.frequency_hz

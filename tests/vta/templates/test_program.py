@@ -32,7 +32,7 @@ class Anew(ProgramWriter):
     """Writes everything where it is."""
 
     def passages(self, names, places, write):
-        """Writes what `write` does."""
+        """Write what `write` does."""
         for number in range(len(names)):
             write(number)
 

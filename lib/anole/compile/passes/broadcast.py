@@ -2,7 +2,7 @@
 
 Squeeze-and-excitation multiplies data by a gate for each channel. Fused into the convolution that computes the gate,
 the product of all pixels would be the epilogue of a single one. And what computes a small tensor from others, such as a
-bias from the scale of dynamically quantised data, would be computed again for each element of the large one.
+bias from the scale of dynamically quantized data, would be computed again for each element of the large one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.ir.kernel_calls import Pattern, bindings, called, marked
 from anole.ir.mutators import extents, rewritten
 
-_LEAST_SAVED = 1 << 17
+_MIN_SAVED_BYTES = 1 << 17
 """Operations from which on computing a small tensor once saves more than a kernel of its own takes."""
 
 
-def keep_apart(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module, legalised and annotated, with such operators marked injective, so that no anchor fuses them.
+def keep_unfused(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module, legalized and annotated, with such operators marked injective, so that no anchor fuses them.
 
     They still fuse with their readers, and with element-wise operators that compute the small tensor, unless these are
     so many that they are marked as a reduction. Where no anchor computes the small tensor, nothing else is marked: the
@@ -55,7 +55,7 @@ class _Small:
         if any(self._has_anchor(each) for each in small):
             self.spread.add(result)
             return
-        self.sunk.update(each for each in small if len(self._chain(each)) * _size(result) >= _LEAST_SAVED)
+        self.sunk.update(each for each in small if len(self._chain(each)) * _size(result) >= _MIN_SAVED_BYTES)
 
     def _computed(self, call: Any) -> list[relax.Var]:
         return [each for each in call.args[1].fields if isinstance(each, relax.Var) and each in self._values]
@@ -70,7 +70,7 @@ class _Small:
         return None if pattern is None else int(pattern)
 
     def _chain(self, var: relax.Var) -> set[relax.Var]:
-        """Returns the results of the operators that would fuse with what reads a tensor."""
+        """Return the results of the operators that would fuse with what reads a tensor."""
         found: set[relax.Var] = set()
         waiting = [var]
         while waiting:
@@ -81,7 +81,7 @@ class _Small:
         return found
 
     def _has_anchor(self, var: relax.Var) -> bool:
-        """Returns whether an anchor computes a tensor, with element-wise operators behind it."""
+        """Whether an anchor computes a tensor, with element-wise operators behind it."""
         chain = self._chain(var)
         read: Iterable[relax.Var] = [var, *(each for one in chain for each in self._computed(self._values[one]))]
         return any(self._pattern(self._values[each]) == Pattern.ANCHOR for each in read)

@@ -17,7 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.kernel_calls import Pattern, bindings, called, marked, size_bytes
 from anole.ir.mutators import read_counts, rewritten
-from anole.ir.symbols import are_numbers
+from anole.ir.symbols import all_static
 
 WRITTEN_BYTES = "anole.written_bytes"
 """Attribute of a function that writes only a slice of its last parameter: the slice's size in bytes."""
@@ -27,16 +27,16 @@ _CONCAT = "anole.concat"
 
 
 def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Makes a concatenation a separate function, which nothing fuses with, unless its axis varies."""
+    """Make a concatenation a separate function, which nothing fuses with, unless its axis varies."""
     axis = int(call.attrs.axis or 0) % len(call.ty.shape)
     made = call.op.get_attr("FLegalize")(bb, call)
-    if not are_numbers([call.ty.shape[axis]]):
+    if not all_static([call.ty.shape[axis]]):
         return made
     return marked(bb, made, Pattern.OPAQUE, "concat", **{_CONCAT: axis})
 
 
 def write_slices(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module, legalised and fused, with every concatenation written slice by slice."""
+    """Return the module, legalized and fused, with every concatenation written slice by slice."""
     return relax.transform.DeadCodeElimination()(rewritten(module, _Slicer))
 
 
@@ -124,7 +124,7 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
 
 
 def _extended(func: tirx.PrimFunc, each: _Slice) -> tirx.PrimFunc:
-    """Returns the function with the whole result as its parameter, and its own result moved into a slice of that."""
+    """Return the function with the whole result as its parameter, and its own result moved into a slice of that."""
     *inputs, result = func.params
     root = func.body.block
     whole = tirx.decl_buffer(list(each.concat.ty.shape), result.ty.dtype, "whole")

@@ -1,4 +1,4 @@
-"""Legalises element-wise operators: transcendental ones as polynomials, which vectorise, and sums with padded biases.
+"""Legalizes element-wise operators: transcendental ones as polynomials, which vectorize, and sums with padded biases.
 
 LLVM loads the bias as a whole register. The lanes behind it would hold whatever follows it in memory and pass through
 the whole epilogue unused: if that is a denormal number, its hyperbolic tangent makes a kernel several times slower.
@@ -13,7 +13,7 @@ from tvm import ir, relax, te, tirx
 
 from anole.ir import polynomials
 from anole.ir.polynomials import Value, bound
-from anole.ir.symbols import are_numbers
+from anole.ir.symbols import all_static
 
 _REGISTER_BYTES = 64
 """Size of the widest vector register; a bias that fills it is never loaded together with what follows it in memory."""
@@ -22,7 +22,7 @@ Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 
 
 def fast_math_map() -> dict[str, Legalize]:
-    """Returns the legalisation of each operator; types other than float32 keep TVM's definition."""
+    """Return the legalisation of each operator; types other than float32 keep TVM's definition."""
     return {
         "relax.exp": _legalize(_elementwise(polynomials.exp)),
         "relax.tanh": _legalize(_elementwise(polynomials.tanh)),
@@ -55,7 +55,7 @@ def _elementwise(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te
 
 
 def _softmax(data: te.Tensor, axis: int) -> te.Tensor:
-    """Defines a softmax with the exponential as a polynomial, in steps of their own, which the schedule joins."""
+    """Define a softmax with the exponential as a polynomial, in steps of their own, which the schedule joins."""
     axis %= data.ndim
     outer = [*data.shape[:axis], *data.shape[axis + 1 :]]
 
@@ -74,7 +74,7 @@ def _softmax(data: te.Tensor, axis: int) -> te.Tensor:
 
 
 def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalises a sum; a short bias operand is read from a zero-padded constant."""
+    """Legalize a sum; a short bias operand is read from a zero-padded constant."""
     data, bias = call.args
     if not _is_short_bias(bias, data.ty, call.ty):
         return call.op.get_attr("FLegalize")(bb, call)
@@ -101,7 +101,7 @@ def legalize_cast(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def legalize_by_zero(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Hides a scalar zero in a vector; TVM evaluates ``x * 0.0`` to 0 even for NaN, and rejects ``x / 0.0``."""
+    """Hide a scalar zero in a vector; TVM evaluates ``x * 0.0`` to 0 even for NaN, and rejects ``x / 0.0``."""
     operands = [_unknown_zero(operand) for operand in call.args] if call.ty.ndim else list(call.args)
     return call.op.get_attr("FLegalize")(bb, bb.normalize(relax.Call(call.op, operands, call.attrs)))
 
@@ -114,7 +114,7 @@ def _unknown_zero(operand: ir.Expr) -> ir.Expr:
 
 
 def legalize_subtract(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalises a difference of floats as a sum, because TVM simplifies ``x + y - y`` to x, however large y is."""
+    """Legalize a difference of floats as a sum, because TVM simplifies ``x + y - y`` to x, however large y is."""
     data, other = call.args
     if "float" not in str(call.ty.dtype):
         return call.op.get_attr("FLegalize")(bb, call)
@@ -130,21 +130,21 @@ def legalize_subtract(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _broadcast(tensor: te.Tensor, at: Sequence[Value]) -> Value:
-    """Returns the element of a tensor that is broadcast to an index of the result."""
+    """Return the element of a tensor that is broadcast to an index of the result."""
     places = at[len(at) - tensor.ndim :]
     return tensor(
         *(
-            0 if are_numbers([extent]) and int(extent) == 1 else place
+            0 if all_static([extent]) and int(extent) == 1 else place
             for extent, place in zip(tensor.shape, places, strict=True)
         )
     )
 
 
 def _is_short_bias(operand: ir.Expr, data: relax.TensorType, result: relax.TensorType) -> bool:
-    """Returns whether an operand is a constant with one value for each channel that does not fill a register."""
+    """Whether an operand is a constant with one value for each channel that does not fill a register."""
     if not isinstance(operand, ir.GenericConst) or not result.ndim or list(data.shape) != list(result.shape):
         return False
-    if not are_numbers([result.shape[-1]]):
+    if not all_static([result.shape[-1]]):
         return False
     *others, channels = operand.value.shape or (0,)
     fills = channels * np.dtype(operand.value.dtype).itemsize >= _REGISTER_BYTES

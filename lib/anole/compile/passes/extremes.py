@@ -22,7 +22,7 @@ _ALL_BUT_SIGN = _LAST = 2**31 - 1
 
 
 def extremes_map() -> dict[str, Legalize]:
-    """Returns the legalization of each operator; types other than float32 keep TVM's definition."""
+    """Return the legalization of each operator; types other than float32 keep TVM's definition."""
     sorts = ("relax.argsort", "relax.sort", "relax.topk")
     return {
         "relax.max": _reduction(partial(_extreme, reducer=te.max, nan=_LAST)),
@@ -47,7 +47,7 @@ def _reduction(definition: Callable[..., te.Tensor]) -> Legalize:
 
 
 def _legalize_sort(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Sorts keys instead of numbers; TVM dispatches what remains to its library."""
+    """Sort keys instead of numbers; TVM dispatches what remains to its library."""
     if str(call.args[0].ty.dtype) != "float32":
         return call
     keys = bb.emit(bb.call_te(_keys, call.args[0], _LAST, primfunc_name_hint="keys"))
@@ -59,7 +59,7 @@ def _legalize_sort(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _extreme(data: te.Tensor, axis: Any, keepdims: bool, *, reducer: Callable[..., Value], nan: int) -> te.Tensor:
-    """Defines an extreme; unlike TVM's, it has the keys within the reduction, not in a buffer."""
+    """Define an extreme; unlike TVM's, it has the keys within the reduction, not in a buffer."""
     axes = range(data.ndim) if axis is None else [int(each) % data.ndim for each in axis]
     taps = {at: te.reduce_axis((0, data.shape[at]), f"k{at}") for at in axes}
     shape = [1 if at in taps else extent for at, extent in enumerate(data.shape) if keepdims or at not in taps]
@@ -77,13 +77,13 @@ def _keys(data: te.Tensor, nan: int) -> te.Tensor:
 
 
 def _key(nan: int, x: Value) -> Value:
-    """Returns an integer in the order of the numbers, the same for both zeros; NaN has one of its own."""
+    """Return an integer in the order of the numbers, the same for both zeros; NaN has one of its own."""
     signed = bound(tirx.reinterpret("int32", x), lambda bits: _negated(bits & _ALL_BUT_SIGN, bits >> 31))
     return tirx.Select(tirx.isnan(x), tirx.const(nan, "int32"), signed)
 
 
 def _numbers(keys: te.Tensor) -> te.Tensor:
-    """Returns the numbers of keys; that of NaN becomes NaN."""
+    """Return the numbers of keys; that of NaN becomes NaN."""
 
     def number(key: Value) -> Value:
         bits = bound(key >> 31, lambda sign: _negated(key, sign) | (sign << 31))
@@ -93,5 +93,5 @@ def _numbers(keys: te.Tensor) -> te.Tensor:
 
 
 def _negated(value: Value, sign: Value) -> Value:
-    """Returns the negative of an integer where the sign is -1, and itself where that is 0."""
+    """Return the negative of an integer where the sign is -1, and itself where that is 0."""
     return (value ^ sign) - sign

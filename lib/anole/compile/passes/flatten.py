@@ -18,7 +18,7 @@ from anole.extract.graph import workload_of
 from anole.extract.passes.weight_only import scheme_of
 from anole.ir.mutators import ELEMENTWISE, bound_call, extents, rewritten
 from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
-from anole.ir.symbols import usual, usual_shape
+from anole.ir.symbols import size_hint, typical_shape
 from anole.targets.shared.reference import data_shape, weight_shape
 from anole.task import Conv2d, Workload
 
@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 def flatten_products(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with flat products, and epilogues in the shape of their anchor, reshaped back at their end."""
+    """Return the module with flat products, and epilogues in the shape of their anchor, reshaped back at their end."""
     return rewritten(module, _Flattener)
 
 
@@ -59,7 +59,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         return self._given_back(made, call.ty.shape)
 
     def _elementwise(self, call: ir.Call) -> ir.Expr:
-        """Applies an operator on reshaped values to the flat values instead."""
+        """Apply an operator on reshaped values to the flat values instead."""
         shape = _extents(call)
         flat = next((flat for operand in call.args if (flat := self._computed_as(operand)) is not None), None)
         if flat is None or prod(_extents(flat)) != prod(shape):
@@ -70,18 +70,18 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         return self._given_back(ir.Call(call.op, operands, call.attrs), call.ty.shape)
 
     def _given_back(self, made: ir.Expr, shape: Any) -> ir.Expr:
-        """Reshapes a flat value to the shape that its readers expect."""
+        """Reshape a flat value to the shape that its readers expect."""
         flat = self._kept(made)
-        return flat if _extents(flat) == usual_shape(shape) else relax.op.reshape(flat, shape)
+        return flat if _extents(flat) == typical_shape(shape) else relax.op.reshape(flat, shape)
 
     def _kept(self, made: ir.Expr) -> relax.Var:
-        """Binds the result of an anchor or of its epilogue to a variable."""
+        """Bind the result of an anchor or of its epilogue to a variable."""
         flat = self.builder_.emit(made)
         self._computed.add(flat)
         return flat
 
     def _computed_as(self, operand: ir.Expr) -> relax.Var | None:
-        """Returns the flat value that is an operand, or that was reshaped to it, or None."""
+        """Return the flat value that is an operand, or that was reshaped to it, or None."""
         for source in (operand, self._reshaped_from(operand)):
             # What is flat anyway has two variables.
             inner = self.lookup_binding(source) if isinstance(source, relax.Var) else None
@@ -91,7 +91,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         return None
 
     def _aligned(self, operand: ir.Expr, shape: Shape, flat: Shape) -> ir.Expr | None:
-        """Returns an operand of a result of this shape as one of the flat result; None if that is impossible."""
+        """Return an operand of a result of this shape as one of the flat result; None if that is impossible."""
         if not isinstance(operand.ty, relax.TensorType):
             return operand
         own = _extents(operand)
@@ -118,11 +118,11 @@ def _extents(value: ir.Expr) -> Shape:
 
 
 def _joined(value: ir.Expr, shape: Shape) -> list[Any]:
-    """Returns a shape, which has the usual sizes, as products of a value's own extents, which may vary."""
-    own, found = [extent for extent in value.ty.shape if usual(extent) != 1], []
+    """Return a shape, which has the usual sizes, as products of a value's own extents, which may vary."""
+    own, found = [extent for extent in value.ty.shape if size_hint(extent) != 1], []
     for wanted in shape:
         product: Any = 1
-        while (usual(product) or 0) < wanted and own:
+        while (size_hint(product) or 0) < wanted and own:
             product = own.pop(0) * product
-        found.append(product if usual(product) == wanted else wanted)
+        found.append(product if size_hint(product) == wanted else wanted)
     return found

@@ -1,4 +1,4 @@
-"""Normalises groups of channels in two kernels: one computes a scale and a shift for each channel, one applies them.
+"""Normalizes groups of channels in two kernels: one computes a scale and a shift for each channel, one applies them.
 
 TVM's definition is a single kernel, with which nothing fuses. Its sums over a whole picture leave few results for the
 threads to share, and the variance, a difference of large numbers, has large errors where the mean is large.
@@ -13,18 +13,18 @@ from tvm import ir, relax, te, tirx
 
 from anole.ir.kernel_calls import Pattern, marked
 from anole.ir.mutators import extents
-from anole.ir.symbols import are_numbers
+from anole.ir.symbols import all_static
 
 _Place = tuple[Any, ...]
 
 
 def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalises a group normalisation of images in either layout; others as TVM does."""
+    """Legalize a group normalization of images in either layout; others as TVM does."""
     shape, attrs = extents(call.args[0]), call.attrs
     channel = int(attrs.channel_axis) % max(len(shape), 1)
     spatial = [int(axis) for axis in attrs.axes]
     is_image = len(shape) > 2 and channel in (1, len(shape) - 1) and {0, channel, *spatial} == {*range(len(shape))}
-    is_image = is_image and are_numbers(list(call.ty.shape)[1:])
+    is_image = is_image and all_static(list(call.ty.shape)[1:])
     if not is_image or {str(each.ty.dtype) for each in (call, *call.args)} != {"float32"}:
         return call.op.get_attr("FLegalize")(bb, call)
     data, *affine = call.args
@@ -48,7 +48,7 @@ def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 def _scale_and_shift(
     x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, groups: int, channel: int, epsilon: float
 ) -> list[te.Tensor]:
-    """Returns what each channel is multiplied by and what is added to it, both of shape (batch, channels)."""
+    """Return what each channel is multiplied by and what is added to it, both of shape (batch, channels)."""
     shape = [x.shape[0], *map(int, list(x.shape)[1:])]
     batch, channels = shape[0], shape[channel]
     members = channels // groups

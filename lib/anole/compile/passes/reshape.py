@@ -1,4 +1,4 @@
-"""Legalises reshaping where sizes vary: extents that are the same part of both shapes keep apart.
+"""Legalizes reshaping where sizes vary: extents that are the same part of both shapes keep apart.
 
 TVM walks the whole tensor by one number, whose remainders by a symbol nothing simplifies, so that nothing fuses.
 """
@@ -14,16 +14,16 @@ from typing import Any
 from tvm import ir, relax, sym, te, tirx
 
 from anole.ir.kernel_calls import Pattern, marked
-from anole.ir.symbols import are_numbers
+from anole.ir.symbols import all_static
 
 Run = tuple[list[int], list[int]]
 """The axes of the source and those of the result that have the same number of elements together."""
 
 
 def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalises the reshaping of a tensor of symbolic shape by its runs; others as TVM does."""
+    """Legalize the reshaping of a tensor of symbolic shape by its runs; others as TVM does."""
     source, result = list(call.args[0].ty.shape), list(call.ty.shape)
-    runs = None if are_numbers([*source, *result]) else list(_runs(source, result))
+    runs = None if all_static([*source, *result]) else list(_runs(source, result))
     if not runs:
         return call.op.get_attr("FLegalize")(bb, call)
 
@@ -44,7 +44,7 @@ def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _runs(source: Sequence[Any], result: Sequence[Any]) -> Iterator[Run]:
-    """Yields the shortest runs, without extents of 1."""
+    """Yield the shortest runs, without extents of 1."""
     analyzer = sym.Analyzer()
     left, right = ([axis for axis, each in enumerate(shape) if not _is_one(each)] for shape in (source, result))
     while left and right:

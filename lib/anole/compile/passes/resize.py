@@ -12,7 +12,7 @@ from tvm import ir, relax, te
 
 from anole.ir.kernel_calls import Pattern, marked
 from anole.ir.mutators import extents
-from anole.ir.symbols import are_numbers
+from anole.ir.symbols import all_static
 
 _MANY_CHANNELS = 32
 """From so many channels on, vectors of them read four neighbours as fast as they come from the cache, in one kernel."""
@@ -21,7 +21,7 @@ _POSITIONS = ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
 
 
 def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalises a linear interpolation as two kernels, the one that leaves less data first.
+    """Legalize a linear interpolation as two kernels, the one that leaves less data first.
 
     Other modes, and images with many channels last, have TVM's definition.
     """
@@ -33,7 +33,7 @@ def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         or layout not in ("NHWC", "NCHW")
         or {str(call.ty.dtype), str(call.args[0].ty.dtype)} != {"float32"}
         or not (inputs and outputs)
-        or not are_numbers([*list(call.args[0].ty.shape)[1:], *list(call.ty.shape)[1:]])
+        or not all_static([*list(call.args[0].ty.shape)[1:], *list(call.ty.shape)[1:]])
         or (layout == "NHWC" and inputs[-1] >= _MANY_CHANNELS)
     ):
         return call.op.get_attr("FLegalize")(bb, call)
@@ -49,7 +49,7 @@ def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def linear_taps(inputs: int, outputs: int, position: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Returns the two inputs between which each output lies along an axis, and their weights, both (2, outputs).
+    """Return the two inputs between which each output lies along an axis, and their weights, both (2, outputs).
 
     Places are rounded to float32, as torch does.
     """

@@ -16,14 +16,14 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.ir.kernel_calls import anchored, calls_of, is_kernel
 from anole.ir.mutators import rewritten
 from anole.ir.nodes import with_values
-from anole.ir.symbols import is_small, symbols_in, symbols_of, usual_shape
+from anole.ir.symbols import is_small, symbols_in, symbols_of, typical_shape
 
 SMALL_WEIGHTS = "small_weights"
 """The name of a parameter that only the program of small sizes reads."""
 
 
 def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
-    """Returns a lowered module whose kernels compute small sizes as those of another module of the same network do.
+    """Return a lowered module whose kernels compute small sizes as those of another module of the same network do.
 
     Only the other module's scheduled anchors count. If it does not call the same kernels in the same order, the module
     stays as it is.
@@ -67,11 +67,11 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
 def _is_alike(one: Any, other: Any) -> bool:
     """Whether two tensors, or parameters, have the same shape."""
     shapes = [getattr(each.ty, "shape", None) for each in (one, other)]
-    return shapes == [None, None] or usual_shape(shapes[0]) == usual_shape(shapes[1])
+    return shapes == [None, None] or typical_shape(shapes[0]) == typical_shape(shapes[1])
 
 
 def _either(small: tirx.PrimFunc, func: tirx.PrimFunc, n_inputs: int) -> tirx.PrimFunc:
-    """Returns a function that takes the way of the first one for small sizes, and else that of the second."""
+    """Return a function that takes the way of the first one for small sizes, and else that of the second."""
     own: dict[Any, Any] = {}
     extra: list[Any] = []
     for mine, theirs in zip(small.params, func.params, strict=True):

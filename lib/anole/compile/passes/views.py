@@ -23,22 +23,22 @@ _TO_CHANNELS_FIRST = [0, 3, 1, 2]
 
 
 def simplify_views(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module without permutations that are reshapes, and with slices taken before permutations."""
+    """Return the module without permutations that are reshapes, and with slices taken before permutations."""
     return rewritten(module, _Viewer)
 
 
 def mean_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with means taken over the original axes wherever the order of the other axes stays."""
+    """Return the module with means taken over the original axes wherever the order of the other axes stays."""
     return rewritten(module, _Averager)
 
 
 def permute_before_enlarging(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with images that are enlarged and then laid out with channels first permuted before that."""
+    """Return the module with images that are enlarged and then laid out with channels first permuted before that."""
     return rewritten(module, _Permuter)
 
 
 def keeps_order(shape: _Shape, first: _Shape, between: _Shape, second: _Shape) -> bool:
-    """Returns whether data that is permuted, reshaped and permuted again has its elements in their first order.
+    """Whether data that is permuted, reshaped and permuted again has its elements in their first order.
 
     Args:
         shape: the shape of the data.
@@ -57,12 +57,12 @@ def keeps_order(shape: _Shape, first: _Shape, between: _Shape, second: _Shape) -
 
 
 def _ends(shape: _Shape) -> list[int]:
-    """Returns how many elements each axis spans with those inside it, innermost first, beginning with one element."""
+    """Return how many elements each axis spans with those inside it, innermost first, beginning with one element."""
     return list(accumulate(reversed(shape), mul, initial=1))
 
 
 def _pieces(shape: _Shape, ends: Sequence[int]) -> list[list[int]]:
-    """Returns the pieces of each axis, outermost first, by their first end."""
+    """Return the pieces of each axis, outermost first, by their first end."""
     inside = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return [
         [end for end in reversed(ends) if inner <= end < inner * extent]

@@ -21,7 +21,7 @@ _CALL_TIR_INPLACE = "relax.call_tir_inplace"
 
 
 def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the scheduled module with the buffers between a function's kernels as further, unread results.
+    """Return the scheduled module with the buffers between a function's kernels as further, unread results.
 
     Functions that launch no kernels stay as they are.
     """
@@ -29,14 +29,14 @@ def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _workspaces(func: tirx.PrimFunc) -> list[Any]:
-    """Returns the global-memory buffers that a function allocates around its kernels."""
+    """Return the global-memory buffers that a function allocates around its kernels."""
     if not any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in collect(func.body, tirx.For)):
         return []
     return [buffer for buffer in func.body.block.alloc_buffers if buffer.scope() == "global"]
 
 
 def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFunc:
-    """Returns the function with buffers that it allocated as its last parameters."""
+    """Return the function with buffers that it allocated as its last parameters."""
     root = func.body.block
     kept = [buffer for buffer in root.alloc_buffers if not any(buffer.same_as(each) for each in buffers)]
     block = s_tir.SBlock([], [], [], root.name_hint, root.body, alloc_buffers=kept, annotations=root.annotations)

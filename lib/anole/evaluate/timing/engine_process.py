@@ -62,7 +62,7 @@ class EngineProcess:
         self.started: Started
 
     def __enter__(self) -> Self:
-        """Starts the engine and waits for its first outputs.
+        """Start the engine and wait for its first outputs.
 
         Raises:
             EngineError: the engine does not start.
@@ -79,15 +79,15 @@ class EngineProcess:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def burst(self, burst_s: float, least_runs: int = 1) -> Times:
-        """Runs the engine for one turn, see `anole.evaluate.timing.turns.burst`.
+    def burst(self, burst_s: float, min_runs: int = 1) -> Times:
+        """Run the engine for one turn, see `anole.evaluate.timing.turns.burst`.
 
         Raises:
             EngineError: the engine fails, or its process exited.
         """
         # If the process has exited, `_receive` reports it with the reason.
         with suppress(BrokenPipeError):
-            self._connection.send((burst_s, least_runs))
+            self._connection.send((burst_s, min_runs))
         times_s: Times = self._receive()
         return times_s
 
@@ -111,7 +111,7 @@ class EngineProcess:
 def start_engines(
     starts: Mapping[str, Callable[[], Engine]], running: ExitStack, where: object, *, pinned: bool = True
 ) -> dict[str, EngineProcess]:
-    """Starts engines one after another, each in a separate process, which `running` ends; the first one is required.
+    """Start engines one after another, each in a separate process, which `running` ends; the first one is required.
 
     A warning, which begins with `where`, names those that do not start.
 
@@ -130,7 +130,7 @@ def start_engines(
 
 
 def _serve(connection: Connection, start: Callable[[], Engine], pinned: bool) -> None:
-    """Starts an engine, sends its `Started`, and then the times of a turn for each duration received."""
+    """Start an engine, send its `Started`, and then the times of a turn for each duration received."""
     # Standard output is the parent's CSV; redirect whatever an engine prints.
     os.dup2(2, 1)
     began_s = time.perf_counter()
@@ -140,9 +140,9 @@ def _serve(connection: Connection, start: Callable[[], Engine], pinned: bool) ->
         if pinned:
             spread_busy_threads(engine.run)
         while True:
-            burst_s, least_runs = connection.recv()
+            burst_s, min_runs = connection.recv()
             with caller_apart() if pinned else nullcontext():
-                times_s = burst(engine.run, burst_s, least_runs)
+                times_s = burst(engine.run, burst_s, min_runs)
             connection.send(times_s)
     except (EOFError, BrokenPipeError):
         return

@@ -17,12 +17,12 @@ from anole.errors import AnoleError
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineError, EngineProcess, start_engines
 from anole.evaluate.timing.turns import Pace, Times, take_turns
-from anole.measure.device_access import Site
+from anole.measure.device_access import DeviceAccess
 from anole.text_format import counted
 
 _log = logging.getLogger(__name__)
 
-LOAD_PACE = Pace(rounds=6, burst_s=1.0, least_runs=8, limit_s=600.0)
+LOAD_PACE = Pace(rounds=6, burst_s=1.0, min_runs=8, limit_s=600.0)
 """Six turns of at least one second and eight runs, hence at least 48 runs; a network of 10 ms has 600. A time slice is
 some milliseconds, so that a turn of one second meets many of them."""
 
@@ -43,9 +43,13 @@ the thread that waits for that sleeps until then."""
 
 
 def time_under_load(
-    starts: Mapping[str, Callable[[], Engine]], counts: Sequence[int], site: Site, where: object, pace: Pace = LOAD_PACE
+    starts: Mapping[str, Callable[[], Engine]],
+    counts: Sequence[int],
+    site: DeviceAccess,
+    where: object,
+    pace: Pace = LOAD_PACE,
 ) -> list[LoadLatency]:
-    """Times engines in turns, once for each number of busy neighbours; nothing is pinned to a core.
+    """Time engines in turns, once for each number of busy neighbours; nothing is pinned to a core.
 
     Each engine has a process of its own, which sleeps except during its turns; only the first one must start. Messages
     begin with `where`.
@@ -71,20 +75,20 @@ def time_under_load(
 
 def _turn(engine: EngineProcess, pace: Pace, which: str) -> Times:
     try:
-        return engine.burst(pace.burst_s, pace.least_runs)
+        return engine.burst(pace.burst_s, pace.min_runs)
     except EngineError as error:
         raise EngineError(f"{which}: {error}") from error
 
 
 def load_latency(engine: str, neighbours: int, times: Sequence[Times]) -> LoadLatency:
-    """Returns the percentiles of the runs of all turns of an engine; each is the time of one of them."""
+    """Return the percentiles of the runs of all turns of an engine; each is the time of one of them."""
     runs_s = np.concatenate(times)
     p50_s, p95_s, p99_s = map(float, np.percentile(runs_s, (50, 95, 99), method="inverted_cdf"))
     return LoadLatency(engine, neighbours, p50_s, p95_s, p99_s, len(runs_s), len(times))
 
 
 def log_load(name: str, latencies: Sequence[LoadLatency]) -> None:
-    """Logs a line for each number of neighbours and each reference."""
+    """Log a line for each number of neighbours and each reference."""
     own = {latency.neighbours: latency for latency in latencies if latency.engine == "build"}
     for other in latencies:
         if other.engine != "build":
@@ -103,7 +107,7 @@ def _milliseconds(latency: LoadLatency) -> str:
 
 @contextmanager
 def busy_neighbours(count: int) -> Iterator[list[int]]:
-    """Runs busy processes beside this one, of the same priority and on the same cores; yields their process ids.
+    """Run busy processes beside this one, of the same priority and on the same cores; yield their process ids.
 
     They end with the block, or when this process ends, also when it is killed.
 
@@ -119,7 +123,7 @@ def busy_neighbours(count: int) -> Iterator[list[int]]:
 
 @contextmanager
 def _neighbour() -> Iterator[subprocess.Popen[bytes]]:
-    """Starts a neighbour, waits until it is busy, and kills it after the block."""
+    """Start a neighbour, wait until it is busy, and kills it after the block."""
     command = [sys.executable, "-I", "-S", "-c", _LOOP]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as neighbour:

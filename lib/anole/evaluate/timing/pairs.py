@@ -27,7 +27,7 @@ from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import Engine
 from anole.host.process import CallError, Worker
 
-_TURN_S, _LEAST_RUNS = 5e-3, 2
+_TURN_S, _MIN_RUNS = 5e-3, 2
 """Least seconds and runs of a turn: neighbours change from one time slice to the next, which takes milliseconds."""
 
 _MEASURED_S = 5e-4
@@ -42,10 +42,10 @@ _ROUND_S, _ROUND_LIMIT_S, _UNDISTURBED_RUNS = 0.3, 3.0, 30
 _UNDISTURBED = 0.01
 """The share of a run that all threads together may wait."""
 
-_FASTEST, _FEWEST = 0.1, 3
+_FASTEST, _MIN_CALLS = 0.1, 3
 """The share of runs, and their least number, whose mean is the latency."""
 
-_MOST_BYTES_APART = 1 << 20
+_MAX_BYTES_APART = 1 << 20
 _CALL_LIMIT_S = 600.0
 
 _APART: list[NDArray[np.uint8]] = []
@@ -89,7 +89,7 @@ class PairTimer:
         self._preload, self._environment = [*preload, __name__, "anole.evaluate.engine_factories"], environment
 
     def take(self) -> float:
-        """Takes a round, and returns the logarithm of the second engine's latency over the first one's.
+        """Take a round, and return the logarithm of the second engine's latency over the first one's.
 
         Raises:
             BuildError: an engine cannot be started, crashes or hangs.
@@ -99,7 +99,7 @@ class PairTimer:
         return log(second_s / first_s)
 
     def differ(self, samples: Sequence[Sequence[NDArray[Any]]]) -> float:
-        """Returns how far the engines' outputs are apart: the largest relative L2 distance of any on any inputs.
+        """Return how far the engines' outputs are apart: the largest relative L2 distance of any on any inputs.
 
         The first inputs are those that the engines have.
 
@@ -110,7 +110,7 @@ class PairTimer:
         return found
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls a function of both engines, and of a source of random numbers, in a new process."""
+        """Call a function of both engines, and of a source of random numbers, in a new process."""
         start = partial(_start, self._starts, self._random.getrandbits(32))
         try:
             with Worker(start, preload=self._preload, environment=self._environment) as worker:
@@ -122,11 +122,11 @@ class PairTimer:
 
 
 def _start(starts: tuple[Start, Start], seed: int) -> Callable[..., Any]:
-    """Creates the engines in random order, with memory between them; returns the function that handles calls."""
+    """Create the engines in random order, with memory between them; return the function that handles calls."""
     rng = random.Random(seed)
     engines: dict[int, Engine] = {}
     for which in rng.sample((0, 1), 2):
-        _APART.append(np.ones(rng.randrange(_MOST_BYTES_APART), np.uint8))
+        _APART.append(np.ones(rng.randrange(_MAX_BYTES_APART), np.uint8))
         engines[which] = starts[which]()
         for _ in range(2):
             engines[which].run()
@@ -139,7 +139,7 @@ def _differ(engines: tuple[Engine, Engine], _: random.Random, samples: Sequence[
 
 
 def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
-    """Times both engines in blocks of four turns, which begin with either one."""
+    """Time both engines in blocks of four turns, which begin with either one."""
     runs: tuple[Runs, Runs] = ([], [])
     with WaitMeter() as meter:
         number = _runs_at_once(engines, meter)
@@ -158,16 +158,16 @@ def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
 
 
 def _turn(run: Callable[[], object], number: int, meter: WaitMeter) -> Runs:
-    """Lets an engine take a turn, after a run that finds its data in no cache."""
+    """Let an engine take a turn, after a run that finds its data in no cache."""
     run()
     taken: Runs = []
-    while len(taken) < _LEAST_RUNS or sum(took_s for took_s, _ in taken) < _TURN_S:
+    while len(taken) < _MIN_RUNS or sum(took_s for took_s, _ in taken) < _TURN_S:
         taken.append(timed(run, number, meter))
     return taken
 
 
 def _runs_at_once(engines: Sequence[Engine], meter: WaitMeter) -> int:
-    """Returns how many runs are timed at once: one of a long network, whose runs are not spent on finding out."""
+    """Return how many runs are timed at once: one of a long network, whose runs are not spent on finding out."""
     fastest_s = min(timed(engine.run, 1, meter)[0] for engine in engines)
     if fastest_s < _SURELY_LONG_S:
         fastest_s = min(fastest_s, *(timed(engine.run, 1, meter)[0] for engine in engines for _ in range(5)))
@@ -193,7 +193,7 @@ class WaitMeter:
             os.close(file)
 
     def waited_s(self) -> float:
-        """Returns the seconds that all threads together have waited since they began."""
+        """Return the seconds that all threads together have waited since they began."""
         waited_ns = 0
         for file in self._files:
             with suppress(OSError, IndexError, ValueError):  # the thread has ended
@@ -202,7 +202,7 @@ class WaitMeter:
 
 
 def timed(run: Callable[[], object], number: int, meter: WaitMeter) -> tuple[float, float]:
-    """Runs an engine `number` times; returns the seconds that it took, and those that its threads waited meanwhile."""
+    """Run an engine `number` times; return the seconds that it took, and those that its threads waited meanwhile."""
     waited_s, began_s = meter.waited_s(), time.perf_counter()
     for _ in range(number):
         run()
@@ -211,18 +211,18 @@ def timed(run: Callable[[], object], number: int, meter: WaitMeter) -> tuple[flo
 
 
 def undisturbed(runs: Runs) -> NDArray[np.float64]:
-    """Returns the seconds of those runs that nothing disturbed."""
+    """Return the seconds of those runs that nothing disturbed."""
     times_s, waits_s = np.array(runs).reshape(-1, 2).T
     return np.asarray(times_s[waits_s <= _UNDISTURBED * times_s])
 
 
 def latency_s(runs: Runs) -> float:
-    """Returns the mean of the fastest tenth of the undisturbed runs, or of all, if hardly any is undisturbed.
+    """Return the mean of the fastest tenth of the undisturbed runs, or of all, if hardly any is undisturbed.
 
     The choice does not look at the times, so that it favours nobody. Within it, the fastest are those in which the rest
     of the machine, such as its caches and its host, disturbed least.
     """
     found = undisturbed(runs)
-    if len(found) < _FEWEST:
+    if len(found) < _MIN_CALLS:
         found = np.array(runs)[:, 0]
-    return float(np.sort(found)[: max(_FEWEST, round(_FASTEST * len(found)))].mean())
+    return float(np.sort(found)[: max(_MIN_CALLS, round(_FASTEST * len(found)))].mean())

@@ -61,7 +61,7 @@ class Ratio:
 def compare_rounds(
     take: Callable[[], float], threshold: float, seconds: float, rounds: int, alpha: float = ALPHA
 ) -> Ratio:
-    """Takes rounds until the interval of the ratio decides, or a limit is reached.
+    """Take rounds until the interval of the ratio decides, or a limit is reached.
 
     Args:
         take: takes a round and returns the logarithm of the ratio that it found, which is as likely too large as too
@@ -84,7 +84,7 @@ def compare_rounds(
 
 
 def middle(values: NDArray[np.float64], alpha: float) -> tuple[float, float, float]:
-    """Returns the middle of numbers, and the ends of an interval that holds the true one, whatever the distribution.
+    """Return the middle of numbers, and the ends of an interval that holds the true one, whatever the distribution.
 
     The estimate is that of Hodges and Lehmann, the median of the means of all pairs; the interval inverts Wilcoxon's
     signed-rank test (Hollander and Wolfe 1999, Nonparametric Statistical Methods, chapter 3). Numbers that a neighbour
@@ -100,7 +100,7 @@ def middle(values: NDArray[np.float64], alpha: float) -> tuple[float, float, flo
 
 @cache
 def _cut(count: int, tail: float) -> int:
-    """Returns how many means of pairs are cut off at either end: their sum of ranks is rarer than the tail."""
+    """Return how many means of pairs are cut off at either end: their sum of ranks is rarer than the tail."""
     if count > _EXACT:
         middle = count * (count + 1) / 4
         deviation = sqrt(middle * (2 * count + 1) / 6)

@@ -26,28 +26,28 @@ class Pace:
         pause_s: seconds of rest before every turn. An engine's threads spin for a while after its last run and would
             otherwise take the cores from the next engine.
         limit_s: no new round begins after this many seconds, once there have been three.
-        least_runs: least timed runs of one turn.
+        min_runs: least timed runs of one turn.
     """
 
     rounds: int = 30
     burst_s: float = 0.05
     pause_s: float = 0.05
     limit_s: float = 60.0
-    least_runs: int = 1
+    min_runs: int = 1
 
 
 def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[Times]]:
-    """Times functions that run a network once in this process, their threads on a core each, as `take_turns` does."""
+    """Time functions that run a network once in this process, their threads on a core each, as `take_turns` does."""
     for run in engines.values():
         spread_busy_threads(run)
     with caller_apart():
         return take_turns(
-            {name: partial(burst, run, pace.burst_s, pace.least_runs) for name, run in engines.items()}, pace
+            {name: partial(burst, run, pace.burst_s, pace.min_runs) for name, run in engines.items()}, pace
         )
 
 
 def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str, list[Times]]:
-    """Gives engines, wherever they run, short turns, such as a `burst`, one by one; the order rotates every round."""
+    """Give engines, wherever they run, short turns, such as a `burst`, one by one; the order rotates every round."""
     names = list(turns)
     times: dict[str, list[Times]] = {name: [] for name in names}
     began_s = time.perf_counter()
@@ -60,13 +60,13 @@ def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str
     return times
 
 
-def burst(run: Callable[[], object], burst_s: float, least_runs: int = 1) -> Times:
-    """Runs an engine repeatedly after two warm-up runs: so many seconds at least, and so many times."""
+def burst(run: Callable[[], object], burst_s: float, min_runs: int = 1) -> Times:
+    """Run an engine repeatedly after two warm-up runs: so many seconds at least, and so many times."""
     run()
     run()
     taken: list[float] = []
     total_s = 0.0
-    while len(taken) < least_runs or total_s < burst_s:
+    while len(taken) < min_runs or total_s < burst_s:
         before_s = time.perf_counter()
         run()
         taken.append(time.perf_counter() - before_s)
@@ -75,7 +75,7 @@ def burst(run: Callable[[], object], burst_s: float, least_runs: int = 1) -> Tim
 
 
 def ratios(turns: Sequence[Times], others: Sequence[Times]) -> NDArray[np.float64]:
-    """Returns an engine's median time over another's, round by round.
+    """Return an engine's median time over another's, round by round.
 
     A shared machine often changes its speed between rounds, but rarely within one.
     """

@@ -17,7 +17,7 @@ from anole.extract.decompositions.writes import WRITES
 
 
 def first_of(rewordings: list[Callable[..., Any]]) -> Callable[..., Any]:
-    """Returns what computes the first of these that does not leave a call as it is."""
+    """Return what computes the first of these that does not leave a call as it is."""
 
     def compute(*given: Any, **named: Any) -> Any:
         found = (reworded(*given, **named) for reworded in rewordings)
@@ -31,7 +31,7 @@ def _joined(*tables: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., A
     return {each: first_of([table[each] for table in tables if each in table]) for each in operators}
 
 
-REWORDED: dict[Any, Callable[..., Any]] = _joined(
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = _joined(
     SCALARS, PROMOTION, ARITHMETIC, ATTENTION, LOOKUPS, PRODUCTS, REDUCTIONS, WINDOWS, WRITES
 )
 """Functions of torch by the operators that they compute; one that returns NotImplemented leaves a call as it is."""

@@ -35,7 +35,7 @@ def _subtract_from(data: torch.Tensor, other: Any, alpha: float = 1) -> Any:
 
 
 def _divide(data: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """Divides operands of the result's type; TVM's importer divides integers as integers, and rejects mixed types."""
+    """Divide operands of the result's type; TVM's importer divides integers as integers, and rejects mixed types."""
     if not isinstance(data, torch.Tensor):
         data = torch.full((), data)
     dtype = torch.result_type(data, other)
@@ -51,7 +51,7 @@ def _divide(data: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 
 
 def _divide_in(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """Divides down without the remainder, since the plain quotient may be rounded up to an integer first."""
+    """Divide down without the remainder, since the plain quotient may be rounded up to an integer first."""
     if rounding_mode != "floor" or not torch.result_type(data, other).is_floating_point:
         return _divide(data, other, rounding_mode=rounding_mode)
     other = torch.as_tensor(other, dtype=data.dtype)
@@ -84,7 +84,7 @@ def _as_float(data: torch.Tensor) -> torch.Tensor:
 
 
 def _expm1(data: torch.Tensor) -> torch.Tensor:
-    """Is exact near zero, unlike the difference of the exponential and one; in float32 by a Taylor series there."""
+    """Be exact near zero, unlike the difference of the exponential and one; in float32 by a Taylor series there."""
     data = _as_float(data)
     if data.dtype == torch.float64:
         return torch.tanh(data / 2) * (torch.exp(data) + 1)
@@ -95,7 +95,7 @@ def _expm1(data: torch.Tensor) -> torch.Tensor:
 
 
 def _log1p(data: torch.Tensor) -> torch.Tensor:
-    """Corrects the logarithm for what the sum of the argument and one is rounded by."""
+    """Correct the logarithm for what the sum of the argument and one is rounded by."""
     data = _as_float(data)
     total = 1 + data
     added = total - 1
@@ -103,7 +103,7 @@ def _log1p(data: torch.Tensor) -> torch.Tensor:
 
 
 def _sinh(data: torch.Tensor) -> torch.Tensor:
-    """Is exact near zero, and finite up to 89.4, where the exponential is infinite."""
+    """Be exact near zero, and finite up to 89.4, where the exponential is infinite."""
     data = _as_float(data)
     size = data.abs()
     less, root = torch.expm1(size), torch.exp(size / 2)
@@ -126,7 +126,7 @@ def _exp2(data: torch.Tensor) -> torch.Tensor:
 
 
 def _hypot(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Divides by the larger side, whose square may be too large."""
+    """Divide by the larger side, whose square may be too large."""
     first, second = data.abs(), other.abs()
     larger, smaller = torch.maximum(first, second), torch.minimum(first, second)
     ratio = smaller / torch.where(larger == 0, 1, larger)
@@ -141,7 +141,7 @@ def _logaddexp(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def _ignoring_nan(extreme: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Returns an extreme of two values, of which the other counts where one is no number."""
+    """Return an extreme of two values, of which the other counts where one is no number."""
 
     def compute(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         if not torch.result_type(data, other).is_floating_point:
@@ -157,7 +157,7 @@ def _multiply(data: torch.Tensor, other: Any) -> Any:
 
 
 def _sign_bit(data: torch.Tensor) -> torch.Tensor:
-    """Divides by zeros, of which one may be negative."""
+    """Divide by zeros, of which one may be negative."""
     is_below = data < 0
     return is_below | (1 / data == -math.inf) if data.is_floating_point() else is_below
 
@@ -176,7 +176,7 @@ def _angle(data: torch.Tensor) -> Any:
 
 
 def _clamp(data: torch.Tensor, low: float | None = None, high: float | None = None) -> Any:
-    """Clamps integers at one side; TVM's importer takes infinity for the other."""
+    """Clamp integers at one side; TVM's importer takes infinity for the other."""
     if data.is_floating_point() or None not in (low, high):
         return NotImplemented
     if low is not None:

@@ -21,7 +21,7 @@ def _attend(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Computes torch's scaled dot product attention; a row whose mask admits nothing gives 0."""
+    """Compute torch's scaled dot product attention; a row whose mask admits nothing gives 0."""
     if dropout_p:
         return NotImplemented
     if enable_gqa:
@@ -35,14 +35,14 @@ def _attend(
 
 
 def _bias(mask: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """Returns the term that a mask adds to the scores; a boolean mask is true where a score counts."""
+    """Return the term that a mask adds to the scores; a boolean mask is true where a score counts."""
     if mask.dtype != torch.bool:
         return mask
     return torch.where(mask, 0.0, -torch.inf).to(scores.dtype)
 
 
 def _repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:
-    """Repeats keys or values that several consecutive heads share, once for each head."""
+    """Repeat keys or values that several consecutive heads share, once for each head."""
     *batch, groups, rows, width = shared.shape
     repeated = shared.unsqueeze(-3).expand(*batch, groups, heads // groups, rows, width)
     return repeated.reshape(*batch, heads, rows, width)
@@ -58,7 +58,7 @@ def _attend_on_processor(
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> Any:
-    """Returns the logarithms of the sums of the scores, too."""
+    """Return the logarithms of the sums of the scores, too."""
     if dropout_p:
         return NotImplemented
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)

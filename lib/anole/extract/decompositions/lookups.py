@@ -20,7 +20,7 @@ def _search(
     side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Counts the elements before each value."""
+    """Count the elements before each value."""
     sequence = sequence if sorter is None else sequence.gather(-1, sorter)
     own = torch.as_tensor(values).unsqueeze(-1)
     sequence = sequence.unsqueeze(-2) if sequence.dim() > 1 else sequence
@@ -29,7 +29,7 @@ def _search(
 
 
 def _bucket(values: Any, boundaries: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> Any:
-    """Counts the boundaries before values of another type or a single one; TVM searches its own type alone."""
+    """Count the boundaries before values of another type or a single one; TVM searches its own type alone."""
     if isinstance(values, torch.Tensor) and values.dim() and values.dtype == boundaries.dtype:
         return NotImplemented
     return _search(boundaries, values, out_int32=out_int32, right=right)
@@ -46,7 +46,7 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[torch.Tensor, ...]:
-    """Adds up, averages or takes the largest of the rows of each bag; also returns the bags, their sizes and places."""
+    """Add up, average or take the largest of the rows of each bag; also returns the bags, their sizes and place."""
     starts = offsets[:-1] if include_last_offset else offsets
     bags = (torch.arange(len(indices)).unsqueeze(1) >= starts).sum(1) - 1
     is_counted = indices != padding_idx

@@ -23,7 +23,7 @@ def _linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
 def _add_product(
     data: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Any:
-    """Adds a product of integers, of which torch takes integer multiples, and TVM's importer floats."""
+    """Add a product of integers, of which torch takes integer multiples, and TVM's importer floats."""
     return _sum_of(data, left @ right, beta, alpha) if is_exact(data) else NotImplemented
 
 
@@ -41,7 +41,7 @@ def _sum_of(data: torch.Tensor, product: torch.Tensor, beta: float, alpha: float
 
 
 def _bilinear(left: torch.Tensor, right: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Any:
-    """Computes a linear layer of one operand, and then the products with the other."""
+    """Compute a linear layer of one operand, and then the products with the other."""
     outputs, n_left, n_right = weight.shape
     by_left = torch.nn.functional.linear(left, weight.transpose(1, 2).reshape(outputs * n_right, n_left))
     found = (by_left.unflatten(-1, (outputs, n_right)) * right.unsqueeze(-2)).sum(-1)  # type: ignore[no-untyped-call]
@@ -76,7 +76,7 @@ def _convolve(
 def _transposed(
     data: torch.Tensor, weight: torch.Tensor, stride: list[int], dilation: list[int], groups: int
 ) -> torch.Tensor:
-    """Returns the whole of a transposed convolution, before its padding is cut off.
+    """Return the whole of a transposed convolution, before its padding is cut off.
 
     It convolves the slices of a volume with all taps of the depth at once, and adds these up where they belong.
     """
@@ -102,7 +102,7 @@ def _transposed(
 
 
 def _spread(data: torch.Tensor, axis: int, step: int) -> torch.Tensor:
-    """Puts zeros behind each element along an axis."""
+    """Put zeros behind each element along an axis."""
     sides = [0, 0] * (data.dim() - 1 - axis) + [0, step - 1]
     return torch.constant_pad_nd(data.unsqueeze(axis + 1), sides).flatten(axis, axis + 1)
 
@@ -116,7 +116,7 @@ def _over_zeros(
     output_padding: list[int],
     groups: int,
 ) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """Returns the data, weight and padding of a convolution that computes a transposed one."""
+    """Return the data, weight and padding of a convolution that computes a transposed one."""
     axes = range(2, data.dim())
     for axis, step in zip(axes, stride, strict=True):
         data = _spread(data, axis, step).narrow(axis, 0, (data.shape[axis] - 1) * step + 1)
@@ -134,7 +134,7 @@ def _convolve_integers(
     dilation: list[int],
     groups: int,
 ) -> torch.Tensor:
-    """Multiplies the patches under the taps, where TVM's importer computes in float32."""
+    """Multiply the patches under the taps, where TVM's importer computes in float32."""
     data = torch.constant_pad_nd(data, [pad for pad in reversed(padding) for _ in range(2)])
     rank, outputs = len(stride), []
     for place, (taps, step, gap) in enumerate(zip(weight.shape[2:], stride, dilation, strict=True)):

@@ -13,7 +13,7 @@ _aten = torch.ops.aten
 
 
 def _as_floats(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what makes floats of other numbers before it computes an operator."""
+    """Return what makes floats of other numbers before it computes an operator."""
 
     def compute(data: torch.Tensor, *others: Any, **named: Any) -> Any:
         if not is_exact(data):
@@ -24,12 +24,12 @@ def _as_floats(operator: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_exact(data: torch.Tensor) -> bool:
-    """Returns whether numbers are integers or booleans."""
+    """Whether numbers are integers or booleans."""
     return not data.is_floating_point() and not data.is_complex()
 
 
 def _promoted(operator: Callable[..., Any], at_least: torch.dtype | None = None) -> Callable[..., Any]:
-    """Returns what computes an operator with both operands in their common type.
+    """Return what computes an operator with both operands in their common type.
 
     Args:
         operator: the operator.
@@ -50,7 +50,7 @@ def _promoted(operator: Callable[..., Any], at_least: torch.dtype | None = None)
 
 
 def _as_integers(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what computes an operator of booleans in int32."""
+    """Return what computes an operator of booleans in int32."""
 
     def compute(data: torch.Tensor, *others: Any, **named: Any) -> Any:
         if data.dtype != torch.bool:
@@ -83,17 +83,17 @@ def _where(condition: torch.Tensor, data: torch.Tensor, other: torch.Tensor) -> 
 
 
 def _unchanged(is_unchanged: Callable[[torch.Tensor], bool]) -> Callable[..., Any]:
-    """Returns what copies data that an operator does not change."""
+    """Return what copies data that an operator does not change."""
     return lambda data: data.clone() if is_unchanged(data) else NotImplemented
 
 
 def _answered(answer: bool) -> Callable[..., Any]:
-    """Returns what answers a question about floats for other numbers."""
+    """Return what answers a question about floats for other numbers."""
     return lambda data: torch.full_like(data, answer, dtype=torch.bool) if is_exact(data) else NotImplemented
 
 
 def _power(data: Any, exponent: Any) -> Any:
-    """Takes a power of integers from a list of them; those above the 63rd overflow."""
+    """Take a power of integers from a list of them; those above the 63rd overflow."""
     dtype = torch.result_type(data, exponent)
     if dtype.is_floating_point or dtype.is_complex or not isinstance(exponent, torch.Tensor):
         return _promoted(torch.pow)(data, exponent)

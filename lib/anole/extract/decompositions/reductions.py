@@ -17,7 +17,7 @@ def _any(data: torch.Tensor) -> torch.Tensor:
 def _extreme_along(
     extreme: Callable[..., torch.Tensor], place: Callable[..., torch.Tensor]
 ) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """Returns the extreme values along an axis, and their places, without sorting."""
+    """Return the extreme values along an axis, and their places, without sorting."""
 
     def compute(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         return extreme(data, dim, keepdim), place(data, dim, keepdim)
@@ -26,7 +26,7 @@ def _extreme_along(
 
 
 def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Multiplies one half with the other until one is left; TVM's importer has the product of all elements only."""
+    """Multiply one half with the other until one is left; TVM's importer has the product of all elements only."""
     if dtype is None and not data.is_floating_point():
         dtype = torch.int64
     data = data.to(dtype or data.dtype).movedim(dim, 0)
@@ -42,7 +42,7 @@ def _whole_product(data: torch.Tensor) -> Any:
 
 
 def _running_extreme(is_better: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Returns the extreme of all elements up to each, and the last place where it is."""
+    """Return the extreme of all elements up to each, and the last place where it is."""
 
     def compute(data: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
         data = data.movedim(dim, -1)
@@ -71,7 +71,7 @@ def _stably_sorted(
 
 
 def _mode(data: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Counts the equals of each element."""
+    """Count the equals of each element."""
     values, places = torch.sort(data, dim)
     values, places = values.movedim(dim, -1), places.movedim(dim, -1)
     counts = (values.unsqueeze(-1) == values.unsqueeze(-2)).sum(-1)
@@ -82,7 +82,7 @@ def _mode(data: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[tor
 
 
 def _median_of_numbers(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sorts what is no number to the end, and takes the middle of the others."""
+    """Sort what is no number to the end, and takes the middle of the others."""
     if not data.is_floating_point():
         return torch.median(data, dim, keepdim)
     is_number = torch.logical_not(data.isnan())
@@ -134,7 +134,7 @@ def _norm_by_batch(
     momentum: float,
     eps: float,
 ) -> Any:
-    """Normalises by the statistics of the batch; returns these, and the running ones as they are afterwards."""
+    """Normalize by the statistics of the batch; return these, and the running ones as they are afterwards."""
     if not training:
         return NotImplemented
     axes = [axis for axis in range(data.dim()) if axis != 1]

@@ -13,7 +13,7 @@ _aten = torch.ops.aten
 
 
 def _along_one(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns what computes an operator, of which an operand has no axes, along an axis that each of them then has."""
+    """Return what computes an operator, of which an operand has no axes, along an axis that each of them then has."""
 
     def compute(data: torch.Tensor, *others: Any, **named: Any) -> Any:
         given = pytree.tree_leaves((data, others, named))

@@ -28,7 +28,7 @@ def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], storage_
 def strided_places(
     data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None
 ) -> torch.Tensor | None:
-    """Returns the places in flattened data that a view with these strides reads; None if it reads beside the data."""
+    """Return the places in flattened data that a view with these strides reads; None if it reads beside the data."""
     offset = 0 if storage_offset is None else storage_offset - data.storage_offset()
     last = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
     if not data.is_contiguous() or offset < 0 or last >= data.numel():
@@ -47,7 +47,7 @@ def _col2im(
     padding: list[int],
     stride: list[int],
 ) -> Any:
-    """Adds up the taps of patches as shifted images; torch's own words scatter every element."""
+    """Add up the taps of patches as shifted images; torch's own words scatter every element."""
     if data.dim() != 3:
         return NotImplemented
     steps = zip(output_size, kernel_size, dilation, padding, stride, strict=True)
@@ -70,7 +70,7 @@ def _col2im(
 
 
 def _average_pool(rank: int) -> Callable[..., Any]:
-    """Returns an average over windows with a divisor that is asked for."""
+    """Return an average over windows with a divisor that is asked for."""
     pool = _aten.avg_pool2d if rank == 2 else _aten.avg_pool3d
 
     def compute(
@@ -105,7 +105,7 @@ def _max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Takes the windows once more to find the places, which TVM's importer lacks; they go if nobody reads them."""
+    """Take the windows once more to find the places, which TVM's importer lacks; they go if nobody reads them."""
     pool = _aten.max_pool2d if len(kernel_size) == 2 else _aten.max_pool3d
     values = pool(data, kernel_size, stride, padding, dilation, ceil_mode)
     rank = len(kernel_size)
@@ -115,7 +115,7 @@ def _max_pool(
 
 
 def _windows(inputs: int, outputs: int, taps: int, step: int, pad: int, gap: int) -> torch.Tensor:
-    """Returns the elements of each window along a side, shape (outputs, taps); in place of padding, the first one."""
+    """Return the elements of each window along a side, shape (outputs, taps); in place of padding, the first one."""
     starts = (torch.arange(outputs) * step - pad).unsqueeze(1)
     first = starts + torch.clamp(-(starts // gap), min=0) * gap
     taken = starts + torch.arange(taps) * gap
@@ -123,14 +123,14 @@ def _windows(inputs: int, outputs: int, taps: int, step: int, pad: int, gap: int
 
 
 def _adaptive_max_pool(data: torch.Tensor, output_size: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Takes the windows, whose sizes differ; of those that are shorter, the last element is repeated."""
+    """Take the windows, whose sizes differ; of those that are shorter, the last element is repeated."""
     return _largest_of(
         data, [_adaptive_windows(*side) for side in zip(data.shape[-len(output_size) :], output_size, strict=True)]
     )
 
 
 def _adaptive_windows(inputs: int, outputs: int) -> torch.Tensor:
-    """Returns the elements of each window along a side, shape (outputs, the longest window)."""
+    """Return the elements of each window along a side, shape (outputs, the longest window)."""
     ends = [-(number * -inputs // outputs) for number in range(1, outputs + 1)]
     longest = max(end - number * inputs // outputs for number, end in enumerate(ends))
     starts = torch.arange(outputs) * inputs // outputs
@@ -139,7 +139,7 @@ def _adaptive_windows(inputs: int, outputs: int) -> torch.Tensor:
 
 
 def _largest_of(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the largest elements of windows, and their places in the flattened sides.
+    """Return the largest elements of windows, and their places in the flattened sides.
 
     Args:
         data: shape (..., side, ...).
@@ -162,7 +162,7 @@ def _largest_of(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[to
 def _sample_volume(
     data: torch.Tensor, grid: torch.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> torch.Tensor:
-    """Takes the corners around each place, linearly weighted, or the nearest one.
+    """Take the corners around each place, linearly weighted, or the nearest one.
 
     Args:
         data: shape (batch, channels, depth, rows, columns).
@@ -193,7 +193,7 @@ def _sample_volume(
 
 
 def _place(grid: torch.Tensor, side: int, padding_mode: int, align: bool) -> torch.Tensor:
-    """Returns where along a side, in elements, a coordinate between -1 and 1 lies."""
+    """Return where along a side, in elements, a coordinate between -1 and 1 lies."""
     place = (grid + 1) / 2 * (side - 1) if align else ((grid + 1) * side - 1) / 2
     if padding_mode == 2:
         low, span = (0.0, side - 1.0) if align else (-0.5, float(side))
@@ -203,7 +203,7 @@ def _place(grid: torch.Tensor, side: int, padding_mode: int, align: bool) -> tor
 
 
 def _smoothed(kernel: Callable[[torch.Tensor], torch.Tensor], reach: int) -> Callable[..., Any]:
-    """Returns a resize of images that weighs all inputs that an output covers, as products with matrices."""
+    """Return a resize of images that weighs all inputs that an output covers, as products with matrices."""
 
     def compute(
         data: torch.Tensor,
@@ -230,7 +230,7 @@ def _weights(
     factor: float | None,
     align: bool,
 ) -> torch.Tensor:
-    """Returns by how much each input counts for each output along a side, shape (outputs, inputs)."""
+    """Return by how much each input counts for each output along a side, shape (outputs, inputs)."""
     step = (inputs - 1) / max(outputs - 1, 1) if align else 1 / factor if factor else inputs / outputs
     width = max(step, 1.0)
     centers = (step * (torch.arange(outputs, dtype=torch.float64) + 0.5)).unsqueeze(1)

@@ -17,7 +17,7 @@ _aten = torch.ops.aten
 def _index_put(
     data: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
 ) -> Any:
-    """Writes values to places; TVM's importer reads beyond values that broadcast, and takes masks for numbers."""
+    """Write values to places; TVM's importer reads beyond values that broadcast, and takes masks for numbers."""
     if accumulate and data.dtype == torch.bool:
         return _index_put(data.to(torch.int8), indices, values.to(torch.int8), True) != 0
     axes = [axis for axis, index in enumerate(indices) if index is not None]
@@ -48,7 +48,7 @@ def _index_put(
 
 
 def _masked_put(data: torch.Tensor, before: int, mask: torch.Tensor, values: torch.Tensor, accumulate: bool) -> Any:
-    """Writes values that do not differ along the places where a mask is true."""
+    """Write values that do not differ along the places where a mask is true."""
     behind = data.dim() - before - mask.dim()
     if values.dim() > behind:
         if values.shape[-1 - behind] != 1:
@@ -69,7 +69,7 @@ def _masked_scatter(data: torch.Tensor, mask: torch.Tensor, source: torch.Tensor
 def _scatter_reduce(
     data: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """Sums and counts for a mean; replaces what is not to be included."""
+    """Sum and count for a mean; replace what is not to be included."""
     if data.dtype == torch.bool:
         numbers = [each.to(torch.int8) for each in (data, source)]
         mode = "amax" if reduce == "sum" else reduce
@@ -91,7 +91,7 @@ def _scatter_reduce(
 
 
 def _neutral(dtype: torch.dtype, reduce: str) -> Any:
-    """Returns what changes no result of a reduction."""
+    """Return what changes no result of a reduction."""
     if reduce in ("sum", "mean"):
         return 0
     if reduce == "prod":
@@ -129,7 +129,7 @@ def _as_strided_scatter(
 
 
 def _joined(parts: list[torch.Tensor], dim: int = 0) -> Any:
-    """Joins what has elements; TVM does not compile the others."""
+    """Join what has elements; TVM does not compile the others."""
     kept = [part for part in parts if part.numel()]
     return NotImplemented if len(kept) in (0, len(parts)) else torch.cat(kept, dim)
 

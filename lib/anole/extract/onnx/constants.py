@@ -25,12 +25,12 @@ _LIKE_FIRST = (
 )
 """Operators whose first output is like the first input, and whose shapes the onnx package does not infer."""
 
-_MOST_ELEMENTS = 2**18
+_MAX_ELEMENTS = 2**18
 """The largest number of elements of a constant that is computed here; TVM computes larger ones later."""
 
 
 def state_defaults(model: ir.Model) -> None:
-    """Adds attributes in place whose default values the onnx package ignores when it infers shapes."""
+    """Add attributes in place whose default values the onnx package ignores when it infers shapes."""
     for node in model.graph.all_nodes():
         # The default is 1, and the package takes it for 0.
         if node.domain == "" and node.op_type == "STFT" and "onesided" not in node.attributes:
@@ -63,17 +63,17 @@ def _tell_shape(node: ir.Node) -> bool:
 
 
 def fold_constants(model: ir.Model) -> None:
-    """Computes constants in place, among them the shapes of values, and takes branches that are known."""
+    """Compute constants in place, among them the shapes of values, and take branches that are known."""
     with _quiet():
         onnxscript.optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=_should_fold)
         RemoveUnusedNodesPass()(model)
 
 
 def _should_fold(node: ir.Node) -> bool | None:
-    """Returns False for what may be too large, True for what is small, and None if the folder's own rules decide."""
+    """Return False for what may be too large, True for what is small, and None if the folder's own rules decide."""
     for output in node.outputs:
         shape = output.shape
-        if shape is None or not shape.is_static() or prod(shape.numpy()) > _MOST_ELEMENTS:
+        if shape is None or not shape.is_static() or prod(shape.numpy()) > _MAX_ELEMENTS:
             return False
     # The folder would leave it, to keep files small.
     return True if node.op_type == "ConstantOfShape" else None
@@ -81,7 +81,7 @@ def _should_fold(node: ir.Node) -> bool | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps the folder from warning of each operator that it does not fold."""
+    """Keep the folder from warning of each operator that it does not fold."""
     logger = logging.getLogger("onnxscript")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -17,12 +17,12 @@ MAX_UNROLLED = 4096
 
 
 def unroll_loops(model: ir.Model) -> bool:
-    """Unrolls loops of the main graph in place, where their turns are known; returns whether there was one."""
+    """Unroll loops of the main graph in place, where their turns are known; returns whether there was one."""
     return _replaced(model, {"Loop": _unroll_loop, "Scan": _unroll_scan})
 
 
 def _replaced(model: ir.Model, replace: Mapping[str, Callable[[ir.Node], bool]]) -> bool:
-    """Tries to replace all operators of some types, and returns whether one was replaced."""
+    """Try to replace all operators of some types, and return whether one was replaced."""
     found = [node for node in model.graph if node.domain in OWN_DOMAINS and node.op_type in replace]
     return any([replace[node.op_type](node) for node in found])
 
@@ -85,7 +85,7 @@ _Turn = tuple[list[ir.Value], list[ir.Value]]
 def _repeated(
     result: _Splice, body: ir.Graph, states: Sequence[ir.Value | None], n_scans: int, turns: Iterable[_Turn]
 ) -> tuple[list[ir.Value], list[list[ir.Value]]]:
-    """Adds a loop's body for each turn; returns the last states, and each further output of all turns."""
+    """Add a loop's body for each turn; return the last states, and each further output of all turns."""
     values = [value for value in states if value is not None]
     scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
     for before, behind in turns:
@@ -98,7 +98,7 @@ def _repeated(
 
 
 def _stack(result: _Splice, values: Sequence[ir.Value], axis: int) -> ir.Value:
-    """Returns values one after the other along a new axis."""
+    """Return values one after the other along a new axis."""
     if result.opset < 13:
         return result.add("Concat", [result.add("Unsqueeze", [value], axes=[axis]) for value in values], axis=axis)
     axes = result.constant(np.array([axis], np.int64))
@@ -106,7 +106,7 @@ def _stack(result: _Splice, values: Sequence[ir.Value], axis: int) -> ir.Value:
 
 
 def _never_ends(body: ir.Graph) -> bool:
-    """Returns whether a loop's body always asks for the next turn."""
+    """Whether a loop's body always asks for the next turn."""
     condition = body.outputs[0]
     while (producer := condition.producer()) is not None and producer.op_type == "Identity":
         condition = producer.inputs[0]  # type: ignore[assignment]
@@ -117,7 +117,7 @@ def _never_ends(body: ir.Graph) -> bool:
 
 
 def _is_allowed(node: ir.Node, n_turns: int, body: ir.Graph, n_scans: int) -> bool:
-    """Returns whether an unrolled loop is small enough; outputs of no turn would have no shape."""
+    """Whether an unrolled loop is small enough; outputs of no turn would have no shape."""
     size = n_turns * max(sum(1 for _ in body.all_nodes()), 1)
     # Loops within loops would multiply.
     n_others = len(node.graph) if node.graph is not None else 0
@@ -129,7 +129,7 @@ def _numbers(node: ir.Node, name: str, n: int) -> list[int]:
 
 
 def choose_branches(model: ir.Model) -> bool:
-    """Computes both branches of each `If` of the main graph, where both have values of the same fixed shape.
+    """Compute both branches of each `If` of the main graph, where both have values of the same fixed shape.
 
     Returns:
         Whether there was one.
@@ -152,7 +152,7 @@ def _choose(node: ir.Node) -> bool:
 
 
 def _is_alike(first: ir.Value, second: ir.Value) -> bool:
-    """Returns whether two values are tensors of the same fixed shape and type."""
+    """Whether two values are tensors of the same fixed shape and type."""
     if first.shape is None or second.shape is None or not isinstance(first.type, ir.TensorType):
         return False
     return first.shape.is_static() and first.shape == second.shape and first.dtype == second.dtype
@@ -168,17 +168,17 @@ class _Splice:
         self._nodes: list[ir.Node] = []
 
     def add(self, operator: str, inputs: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
-        """Adds an operator with one output, and returns the output."""
+        """Add an operator with one output, and return the output."""
         node = ir.node(operator, inputs, attributes)
         self._nodes.append(self._named(node))
         return node.outputs[0]
 
     def constant(self, value: NDArray[Any] | ir.TensorProtocol) -> ir.Value:
-        """Adds a constant."""
+        """Add a constant."""
         return self.add("Constant", [], value=ir.tensor(value))
 
     def add_body(self, body: ir.Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
-        """Adds a copy of a subgraph, and returns its outputs."""
+        """Add a copy of a subgraph, and return its outputs."""
         copy = body.clone(allow_outer_scope_values=True)
         given = dict(zip(copy.inputs, inputs, strict=True))
         for value in copy.initializers.values():
@@ -193,7 +193,7 @@ class _Splice:
         return results
 
     def replace(self, values: Sequence[ir.Value]) -> None:
-        """Puts the operators in the place of the one that they replace, with a new value for each of its outputs."""
+        """Put the operators in the place of the one that they replace, with a new value for each of its outputs."""
         # A value may be an input of the network, which cannot take the name of an output.
         fresh = [self.add("Identity", [value]) for value in values]
         old = self._node
@@ -201,7 +201,7 @@ class _Splice:
         ir.convenience.replace_nodes_and_values(old.graph, old, [old], self._nodes, old.outputs, fresh)
 
     def _named(self, node: ir.Node) -> ir.Node:
-        """Gives an operator and its outputs names of their own."""
+        """Give an operator and its outputs names of their own."""
         node.name = f"{self._node.name or self._node.outputs[0].name}/{node.name or node.op_type}_{len(self._nodes)}"
         for index, output in enumerate(node.outputs):
             if output.name != "":

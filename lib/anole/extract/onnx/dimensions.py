@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, ...]:
-    """Returns the inputs that a caller must give, with shapes from the file and the model's entry.
+    """Return the inputs that a caller must give, with shapes from the file and the model's entry.
 
     Raises:
         ExtractError: a dynamic dimension is not fixed, or the entry contradicts the file or names what it lacks.
@@ -36,7 +36,7 @@ def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, .
 
 
 def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
-    """Writes the shapes of all inputs into a model, in place, and removes what it says of the shapes of other values.
+    """Write the shapes of all inputs into a model, in place, and remove what it says of the shapes of other values.
 
     The latter may name dimensions that are fixed now; they are found again.
     """
@@ -51,7 +51,7 @@ def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
 
 
 def _forget_shapes(graph: onnx.GraphProto) -> None:
-    """Removes shapes of values, except for those of operators that ONNX does not define, which nobody could find."""
+    """Remove shapes of values, except for those of operators that ONNX does not define, which nobody could find."""
     foreign = {name for node in graph.node if node.domain not in OWN_DOMAINS for name in node.output}
     known = [value for value in graph.value_info if all(isinstance(size, int) for size in _dims(value))]
     kept = [value for value in known if value.name in foreign]
@@ -66,7 +66,7 @@ def _forget_shapes(graph: onnx.GraphProto) -> None:
 
 
 def _dims(value: onnx.ValueInfoProto) -> list[int | str]:
-    """Returns the size of each dimension, or its symbol; exporters also write -1 for a dynamic dimension."""
+    """Return the size of each dimension, or its symbol; exporters also write -1 for a dynamic dimension."""
     dims = value.type.tensor_type.shape.dim
     return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or "?" for dim in dims]
 
@@ -96,5 +96,5 @@ def _shape(model: ModelSpec, value: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def dtype_of(value: onnx.ValueInfoProto) -> str:
-    """Returns the element type of an input or output."""
+    """Return the element type of an input or output."""
     return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))

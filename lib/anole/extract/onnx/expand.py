@@ -13,21 +13,21 @@ from anole.extract.onnx.protos import OWN_DOMAINS, all_nodes, opset_of, without_
 OTHERS_OF_THE_NAME = ("Attention", "GroupNorm")
 """Operators that TVM's importer knows as ONNX Runtime defines them; ONNX has others of the same name."""
 
-_MOST_ROUNDS = 8
+_MAX_ROUNDS = 8
 """How deep functions that ONNX defines call each other."""
 
 
 def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a model without functions of its own."""
+    """Return a model without functions of its own."""
     if not proto.functions:
         return proto
     return without_weights(proto, lambda bare: onnx.inliner.inline_local_functions(bare, convert_version=True))
 
 
 def expand_operators(proto: onnx.ModelProto, known: Collection[str]) -> onnx.ModelProto:
-    """Returns a model without operators that are not known and that ONNX defines by a function."""
+    """Return a model without operators that are not known and that ONNX defines by a function."""
     version = opset_of(proto)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         own = [node for node in all_nodes(proto.graph) if node.domain in OWN_DOMAINS]
         unknown = {node.op_type for node in own if node.op_type not in known or node.op_type in OTHERS_OF_THE_NAME}
         names = sorted(name for name in unknown if _is_function(name, version))
@@ -43,7 +43,7 @@ def expand_operators(proto: onnx.ModelProto, known: Collection[str]) -> onnx.Mod
 
 
 def _expanded(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Returns a model with an operator expanded, or as it was if the onnx package cannot do that."""
+    """Return a model with an operator expanded, or as it was if the onnx package cannot do that."""
 
     def expand(bare: onnx.ModelProto) -> onnx.ModelProto:
         # The inliner asks for the type of every input, even of one that is left out between others.
@@ -57,7 +57,7 @@ def _expanded(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 
 def _state_defaults(node: onnx.NodeProto, version: int) -> None:
-    """Adds the attributes that have their default values, which the onnx package forgets."""
+    """Add the attributes that have their default values, which the onnx package forgets."""
     given = {attribute.name for attribute in node.attribute}
     attributes = onnx.defs.get_schema(node.op_type, version, "").attributes
     defaults = [each.default_value for name, each in attributes.items() if name not in given]

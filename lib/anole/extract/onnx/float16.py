@@ -16,7 +16,7 @@ TYPE_ATTRIBUTES = ("dtype", "output_datatype", "output_dtype", "softmax_precisio
 
 
 def compute_in_float32(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a model without branches whose values of type float16 are float32 inside.
+    """Return a model without branches whose values of type float16 are float32 inside.
 
     A model that looks at the bits of its numbers, or that still has branches, stays as it is; others are changed.
     """
@@ -71,7 +71,7 @@ def _widen_attributes(node: onnx.NodeProto) -> None:
 
 
 def _rename(node: onnx.NodeProto, names: Iterable[str]) -> None:
-    """Lets an operator read and write the float32 values of inputs and outputs."""
+    """Let an operator read and write the float32 values of inputs and outputs."""
     for values in (node.input, node.output):
         for index, name in enumerate(values):
             if name in names:

@@ -13,15 +13,15 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from anole.extract.onnx.protos import opset_of
 from anole.extract.onnx.operators import CONVERTERS
 from anole.extract.onnx.operators.call import Call
+from anole.extract.onnx.protos import opset_of
 
 
 def import_graph(
     proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, str]
 ) -> tvm.IRModule:
-    """Returns the Relax module of a model; its weights are constants, and its inputs the arguments of ``main``.
+    """Return the Relax module of a model; its weights are constants, and its inputs the arguments of ``main``.
 
     Raises:
         Exception: TVM or a converter cannot import the model; of any class.
@@ -34,7 +34,7 @@ def import_graph(
 
 
 def operators() -> frozenset[str]:
-    """Returns the types of the operators that can be imported."""
+    """Return the types of the operators that can be imported."""
     # TVM's importer builds branches by itself.
     return frozenset(onnx_frontend._get_convert_map()) | CONVERTERS.keys() | {"If"}
 
@@ -60,7 +60,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
 
 def _value(attribute: Any) -> Any:
-    """Returns an attribute's value without ONNX's classes."""
+    """Return an attribute's value without ONNX's classes."""
     if isinstance(attribute, bytes):
         return attribute.decode()
     if isinstance(attribute, onnx.TensorProto):

@@ -10,11 +10,11 @@ import onnx
 from anole.config.onnx_files import OnnxFileError, external_files
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.error_context import explained
+from anole.extract.error_context import errors_as_extract_error
 from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
-from anole.extract.onnx.validation import check_format, check_numbers, check_tensor, external_tensors
 from anole.extract.onnx.selection import select_part
+from anole.extract.onnx.validation import check_format, check_numbers, check_tensor, external_tensors
 from anole.host.guard import step
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ANCHORS = (
 
 
 def import_onnx(model: ModelSpec) -> Imported:
-    """Imports an ONNX file.
+    """Import an ONNX file.
 
     Raises:
         ExtractError: the file is missing or corrupt, an input's shape is unknown or contradictory, or TVM lacks an
@@ -40,7 +40,7 @@ def import_onnx(model: ModelSpec) -> Imported:
         proto = read_onnx(model)
     inputs = input_infos(model, proto)
     where = f"model {model.name}: {model.location}"
-    with explained(f"{where}: cannot be prepared"), step(f"preparing {model.location}"):
+    with errors_as_extract_error(f"{where}: cannot be prepared"), step(f"preparing {model.location}"):
         before = count_operators(proto)
         proto = prepare(proto, inputs, operators(), where)
         prepared = differences(before, count_operators(proto))
@@ -62,7 +62,7 @@ def import_onnx(model: ModelSpec) -> Imported:
 
 
 def read_onnx(model: ModelSpec) -> onnx.ModelProto:
-    """Returns an ONNX file with all its weights, checked, or the part of it that the entry asks for.
+    """Return an ONNX file with all its weights, checked, or the part of it that the entry asks for.
 
     Raises:
         ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx.validation`.
@@ -71,7 +71,7 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     if not path.is_file():
         raise ExtractError(f"model {model.name}: found no file {path}; expected an ONNX file")
     where = f"model {model.name}: {path}"
-    with explained(f"{where} is not an ONNX file, or is damaged"):
+    with errors_as_extract_error(f"{where} is not an ONNX file, or is damaged"):
         proto = onnx.load(path, format="protobuf", load_external_data=False)
     if not proto.graph.node:
         raise ExtractError(f"{where} is not an ONNX file, or is damaged: it holds no operator")
@@ -82,7 +82,7 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     proto = select_part(model, proto)
     check_format(proto, where)
     for tensor in external_tensors(proto):
-        with explained(f"{where}: tensor {tensor.name!r} cannot be read"):
+        with errors_as_extract_error(f"{where}: tensor {tensor.name!r} cannot be read"):
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
         check_tensor(tensor, f"{where}: tensor {tensor.name!r}")
     check_numbers(proto, where)

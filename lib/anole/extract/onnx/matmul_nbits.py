@@ -1,6 +1,6 @@
-"""Spells out ONNX Runtime's products with weights of few bits: a dequantised weight, and a product.
+"""Spells out ONNX Runtime's products with weights of few bits: a dequantized weight, and a product.
 
-Also widens constants of four bits that are dequantised, for which TVM has no type.
+Also widens constants of four bits that are dequantized, for which TVM has no type.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCKS = tuple(1 << power for power in range(4, 9))
 
 
 def spell_out_products(graph: onnx.GraphProto, where: str) -> None:
-    """Replaces each `MatMulNBits` of a graph, in place.
+    """Replace each `MatMulNBits` of a graph, in place.
 
     Args:
         graph: the graph, whose weights are loaded.
@@ -43,7 +43,7 @@ def spell_out_products(graph: onnx.GraphProto, where: str) -> None:
 
 
 def widen_nibbles(graph: onnx.GraphProto) -> None:
-    """Widens the constants of four bits that only `DequantizeLinear` reads, in place."""
+    """Widen the constants of four bits that only `DequantizeLinear` reads, in place."""
     readers = defaultdict[str, set[str]](set)
     for node in graph.node:
         for name in node.input:
@@ -72,7 +72,7 @@ class _Product:
         self._blocks = -(-self._inputs // self._block)
 
     def spelled_out(self) -> tuple[list[TensorProto], list[onnx.NodeProto]]:
-        """Returns the weights and the operators that take the operator's place."""
+        """Return the weights and the operators that take the operator's place."""
         node, name = self._node, f"{self._node.output[0]}.anole"
         numbers = self._unpacked(self._constant(1, "B", self._blocks * self._block * self._bits // 8))
         scales = self._constant(2, "scales", self._blocks)
@@ -97,20 +97,20 @@ class _Product:
         return tensors, made
 
     def _zeros(self) -> NDArray[Any]:
-        """Returns the zero points, of uint8 if they are packed like the numbers."""
+        """Return the zero points, of uint8 if they are packed like the numbers."""
         tensor = self._constants.get(self._node.input[3])
         if tensor is not None and tensor.data_type != TensorProto.UINT8:
             return self._constant(3, "zero_points", self._blocks)
         return self._unpacked(self._constant(3, "zero_points", -(-self._blocks * self._bits // 8)))[:, : self._blocks]
 
     def _unpacked(self, packed: NDArray[Any]) -> NDArray[Any]:
-        """Returns the numbers in the bytes of each row, the first in the lowest bits."""
+        """Return the numbers in the bytes of each row, the first in the lowest bits."""
         if self._bits == 8:
             return packed
         return np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
 
     def _constant(self, index: int, name: str, columns: int) -> NDArray[Any]:
-        """Returns an input that is constant, with a row for each output feature."""
+        """Return an input that is constant, with a row for each output feature."""
         tensor = self._constants.get(self._node.input[index]) if self._given(index) else None
         if tensor is None:
             raise ExtractError(f"{self._where}: its input {name} must be constant")

@@ -12,26 +12,26 @@ import onnx_ir as ir
 
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.onnx.matmul_nbits import spell_out_products, widen_nibbles
 from anole.extract.onnx.constants import fold_constants, state_defaults, tell_shapes
 from anole.extract.onnx.control_flow import choose_branches, unroll_loops
 from anole.extract.onnx.dimensions import fix_inputs
 from anole.extract.onnx.expand import expand_operators, inline_functions
-from anole.extract.onnx.protos import opset_of, without_weights
 from anole.extract.onnx.float16 import compute_in_float32
-from anole.extract.onnx.unsupported import find_obstacles
+from anole.extract.onnx.matmul_nbits import spell_out_products, widen_nibbles
+from anole.extract.onnx.protos import opset_of, without_weights
+from anole.extract.onnx.unsupported import explain_unsupported
 
-_LEAST_OPSET, _RAISED_OPSET = 10, 13
+_MIN_OPSET, _RAISED_OPSET = 10, 13
 """Models of versions below the first are raised to the second: TVM's importer lacks some of their operators' forms."""
 
-_MOST_ROUNDS = 12
+_MAX_ROUNDS = 12
 """How often constants are folded, since each fold may tell how often a loop runs, and the next one within it."""
 
 
 def prepare(
     proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...], known: Collection[str], where: str
 ) -> onnx.ModelProto:
-    """Returns a model that computes the same for inputs of fixed shapes, and that can be imported.
+    """Return a model that computes the same for inputs of fixed shapes, and that can be imported.
 
     Args:
         proto: the model, checked and with its weights; it is changed.
@@ -50,30 +50,30 @@ def prepare(
     proto = _raised(inline_functions(proto))
     model = ir.from_proto(expand_operators(proto, known))
     state_defaults(model)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         fold_constants(model)
         # All of them, since each may make room for another.
         if not any([tell_shapes(model), unroll_loops(model), choose_branches(model)]):
             break
-    problem = find_obstacles(model, known, names)
+    problem = explain_unsupported(model, known, names)
     if problem is not None:
         raise ExtractError(f"{where}: {problem}")
     return compute_in_float32(ir.to_proto(model))
 
 
 def count_operators(proto: onnx.ModelProto) -> Counter[str]:
-    """Returns how often each operator stands in a model's main graph; constants do not count."""
+    """Return how often each operator stands in a model's main graph; constants do not count."""
     return Counter(node.op_type for node in proto.graph.node if node.op_type != "Constant")
 
 
 def differences(before: Counter[str], after: Counter[str]) -> tuple[str, ...]:
-    """Returns in words how the numbers of operators differ."""
+    """Return in words how the numbers of operators differ."""
     names = sorted(before.keys() | after.keys())
     return tuple(f"{name}: {before[name]} before, {after[name]} after" for name in names if before[name] != after[name])
 
 
 def _lift_constants(graph: onnx.GraphProto) -> None:
-    """Makes tensors that are operators weights, as they are in other files."""
+    """Make tensors that are operators weights, as they are in other files."""
     outputs = {value.name for value in graph.output}
     rest = []
     for node in graph.node:
@@ -88,9 +88,9 @@ def _lift_constants(graph: onnx.GraphProto) -> None:
 
 
 def _raised(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a model of a version that TVM's importer knows, if the onnx package can convert it."""
+    """Return a model of a version that TVM's importer knows, if the onnx package can convert it."""
     # The converter takes a scan with a batch, which version 8 has, for one without.
-    if opset_of(proto) < _LEAST_OPSET and not any(node.op_type == "Scan" for node in proto.graph.node):
+    if opset_of(proto) < _MIN_OPSET and not any(node.op_type == "Scan" for node in proto.graph.node):
         # What it cannot convert may be imported all the same.
         with suppress(Exception):
             return without_weights(proto, lambda bare: onnx.version_converter.convert_version(bare, _RAISED_OPSET))

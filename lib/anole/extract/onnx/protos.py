@@ -14,24 +14,24 @@ _LARGE_BYTES = 1024
 
 
 def opset_of(proto: onnx.ModelProto) -> int:
-    """Returns the version of ONNX's operators that a checked model asks for."""
+    """Return the version of ONNX's operators that a checked model asks for."""
     return int(next(each.version for each in proto.opset_import if each.domain in OWN_DOMAINS))
 
 
-def of_opset(proto: onnx.ModelProto, least: int) -> onnx.ModelProto:
-    """Returns a checked model that asks for at least a version of ONNX's operators."""
+def upgraded_to(proto: onnx.ModelProto, least: int) -> onnx.ModelProto:
+    """Return a checked model that asks for at least a version of ONNX's operators."""
     return proto if opset_of(proto) >= least else onnx.version_converter.convert_version(proto, least)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Yields an operator's subgraphs, such as branches, and the attributes that hold them."""
+    """Yield an operator's subgraphs, such as branches, and the attributes that hold them."""
     for attribute in node.attribute:
         for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
             yield attribute.name, graph
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yields the operators of a graph and of its subgraphs."""
+    """Yield the operators of a graph and of its subgraphs."""
     for node in graph.node:
         yield node
         for _, each in subgraphs(node):
@@ -39,7 +39,7 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def without_weights(proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], onnx.ModelProto]) -> onnx.ModelProto:
-    """Returns what a function makes of a model, with the model's weights.
+    """Return what a function makes of a model, with the model's weights.
 
     The function gets the model without large weights, which would be serialised: 2 GB is the most. All weights are
     inputs meanwhile, since functions of the onnx package take types from there, and small ones are constants too.

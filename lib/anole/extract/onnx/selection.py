@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns the part of a model that its entry asks for, or the model itself if it asks for the whole.
+    """Return the part of a model that its entry asks for, or the model itself if it asks for the whole.
 
     Its weights need not be loaded.
 
@@ -38,7 +38,7 @@ def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def selected_part(model: ModelSpec) -> bytes | None:
-    """Returns the part of the file that a model's entry asks for, or None if it asks for the whole.
+    """Return the part of the file that a model's entry asks for, or None if it asks for the whole.
 
     Weights that lie in other files stay there.
 
@@ -52,7 +52,7 @@ def selected_part(model: ModelSpec) -> bytes | None:
 
 
 def _add_needed(part: onnx.GraphProto, proto: onnx.ModelProto, model: ModelSpec) -> None:
-    """Adds what the outputs need."""
+    """Add what the outputs need."""
     graph = proto.graph
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value.name for value in graph.input if value.name not in weights]
@@ -77,7 +77,7 @@ def _add_needed(part: onnx.GraphProto, proto: onnx.ModelProto, model: ModelSpec)
 
 
 def _constant(model: ModelSpec, value: onnx.ValueInfoProto) -> onnx.TensorProto:
-    """Returns the value that the entry gives to an input."""
+    """Return the value that the entry gives to an input."""
     given, tensor = model.values[value.name], value.type.tensor_type
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     dims = [dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim]
@@ -95,7 +95,7 @@ def _constant(model: ModelSpec, value: onnx.ValueInfoProto) -> onnx.TensorProto:
 
 
 def _needed(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodeProto]:
-    """Returns the operators that compute values and everything before them, in their order."""
+    """Return the operators that compute values and everything before them, in their order."""
     sources = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     needed: set[int] = set()
     names = list(outputs)
@@ -108,7 +108,7 @@ def _needed(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodePro
 
 
 def _captured(node: onnx.NodeProto) -> Iterator[str]:
-    """Yields the names that an operator's subgraphs read, also those of values of their own."""
+    """Yield the names that an operator's subgraphs read, also those of values of their own."""
     for _, graph in subgraphs(node):
         yield from (output.name for output in graph.output)
         for each in graph.node:
@@ -117,7 +117,7 @@ def _captured(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _declared(proto: onnx.ModelProto, model: ModelSpec) -> list[onnx.ValueInfoProto]:
-    """Returns the type of each output."""
+    """Return the type of each output."""
     known = {value.name: value for value in (*proto.graph.value_info, *proto.graph.output)}
     if not all(name in known and known[name].type.tensor_type.elem_type for name in model.outputs):
         bare = without_weights(proto, lambda bare: onnx.shape_inference.infer_shapes(bare))

@@ -45,8 +45,8 @@ _CONTROL = {
 _LISTED = 6
 
 
-def find_obstacles(model: ir.Model, known: Collection[str], names: Collection[str]) -> str | None:
-    """Says why a prepared model cannot be imported, and which of some values the user can ask for instead.
+def explain_unsupported(model: ir.Model, known: Collection[str], names: Collection[str]) -> str | None:
+    """Say why a prepared model cannot be imported, and which of some values the user can ask for instead.
 
     Returns:
         The end of an error message, or None if nothing is known to be in the way.

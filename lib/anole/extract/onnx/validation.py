@@ -59,7 +59,7 @@ class _Part:
 
 
 def check_format(proto: ModelProto, where: str) -> None:
-    """Checks a model whose weights are not loaded from other files yet.
+    """Check a model whose weights are not loaded from other files yet.
 
     Args:
         proto: the model.
@@ -92,7 +92,7 @@ def check_format(proto: ModelProto, where: str) -> None:
 
 
 def check_tensor(tensor: TensorProto, place: str) -> int:
-    """Checks the type, shape and size of a constant tensor, and returns its size in bytes.
+    """Check the type, shape and size of a constant tensor, and return its size in bytes.
 
     Raises:
         ExtractError: one of them is not allowed, or they contradict each other.
@@ -136,21 +136,21 @@ def check_numbers(proto: ModelProto, where: str) -> None:
 
 
 def external_tensors(proto: ModelProto) -> list[TensorProto]:
-    """Returns the tensors of a model's graphs whose values are in other files."""
+    """Return the tensors of a model's graphs whose values are in other files."""
     external = TensorProto.EXTERNAL
     parts = _parts(proto, "")
     return [tensor for part in parts for tensor, _ in _tensors(part) if tensor.data_location == external]
 
 
 def _parts(proto: ModelProto, where: str) -> Iterator[_Part]:
-    """Yields a model's graph and functions, and all their subgraphs."""
+    """Yield a model's graph and functions, and all their subgraphs."""
     functions = [_Part(each, f"{where}: function {shown(each.name)}", 0) for each in proto.functions]
     for top in (_Part(proto.graph, where, 0), *functions):
         yield from _subgraphs(top)
 
 
 def _subgraphs(top: _Part) -> Iterator[_Part]:
-    """Yields a graph and all its subgraphs."""
+    """Yield a graph and all its subgraphs."""
     parts = [top]
     while parts:
         part = parts.pop()
@@ -163,7 +163,7 @@ def _subgraphs(top: _Part) -> Iterator[_Part]:
 
 
 def _tensors(part: _Part, names: Set[str] | None = None) -> Iterator[tuple[TensorProto, str]]:
-    """Yields the constant tensors of one graph, or only those with these names, and their places."""
+    """Yield the constant tensors of one graph, or only those with these names, and their places."""
     for tensor in getattr(part.graph, "initializer", ()):
         if names is None or tensor.name in names:
             yield tensor, f"{part.place}: tensor {shown(tensor.name)}"
@@ -178,7 +178,7 @@ def _tensors(part: _Part, names: Set[str] | None = None) -> Iterator[tuple[Tenso
 
 
 def _check_values(part: _Part) -> None:
-    """Checks what a graph declares of its inputs, outputs and values."""
+    """Check what a graph declares of its inputs, outputs and values."""
     graph = part.graph
     if graph.sparse_initializer:
         raise ExtractError(f"{part.place}: found a sparse tensor; only dense ones are allowed")
@@ -214,7 +214,7 @@ def _check_dims(dims: Sequence[int], place: str, least: int = 0) -> None:
 
 
 def _listed_bytes(tensor: TensorProto) -> int:
-    """Returns the size of the values of a tensor that lists them as numbers."""
+    """Return the size of the values of a tensor that lists them as numbers."""
     n_listed: int = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
     bits = _TYPES[tensor.data_type]
     # Two numbers of four bits share one entry.
@@ -222,7 +222,7 @@ def _listed_bytes(tensor: TensorProto) -> int:
 
 
 def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]:
-    """Returns how many operators each function of a file consists of, by its domain and name.
+    """Return how many operators each function of a file consists of, by its domain and name.
 
     Raises:
         ExtractError: a function calls itself, or is given twice.
@@ -247,7 +247,7 @@ def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]
 
 
 def _n_nodes(part: _Part, sizes: Mapping[tuple[str, str], int]) -> int:
-    """Returns the number of operators of one graph, with those of the functions that it calls."""
+    """Return the number of operators of one graph, with those of the functions that it calls."""
     return sum(sizes.get((node.domain, node.op_type), 1) for node in part.graph.node)
 
 
@@ -268,7 +268,7 @@ def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], pl
 
 
 def _check_by_onnx(proto: ModelProto, where: str) -> None:
-    """Runs ONNX's own checker on the model without its weights, which it would copy twice."""
+    """Run ONNX's own checker on the model without its weights, which it would copy twice."""
     bare = ModelProto()
     bare.CopyFrom(proto)
     for part in _parts(bare, where):
@@ -289,7 +289,7 @@ def _check_by_onnx(proto: ModelProto, where: str) -> None:
 
 
 def _floats(tensor: TensorProto) -> Any:
-    """Returns the values of a tensor of floating-point numbers; no values for other types."""
+    """Return the values of a tensor of floating-point numbers; no values for other types."""
     if tensor.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16):
         return np.zeros(0, np.float32)
     values = onnx.numpy_helper.to_array(tensor)

@@ -15,15 +15,15 @@ from anole.ir.mutators import (
     ELEMENTWISE,
     bound,
     bound_call,
+    bound_value,
     extents,
     operator_of,
     rewritten,
-    value_behind,
 )
 
 
 def as_conv2d(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with one- and three-dimensional convolutions rewritten as two-dimensional ones.
+    """Return the module with one- and three-dimensional convolutions rewritten as two-dimensional ones.
 
     Following element-wise operators, pools, concatenations and batch-norms are rewritten to images too, so that nothing
     separates a convolution from its epilogue, and batch-norms can be folded.
@@ -35,13 +35,13 @@ class _Form(Protocol):
     """Converts data of one rank to images, (batch, channels, rows, columns), and back."""
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
-        """Returns the images that the data was converted from, or None if it was not."""
+        """Return the images that the data was converted from, or None if it was not."""
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
-        """Returns an operand of a result of this shape as images, or as what broadcasts to them; None if impossible."""
+        """Return an operand of a result of this shape as images, or as what broadcasts to them; None if impossible."""
 
     def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
-        """Converts images back to data of this shape."""
+        """Convert images back to data of this shape."""
 
 
 class _Columns:
@@ -56,7 +56,7 @@ class _Columns:
         rank = len(extents(operand))
         if (images := self.images(mutator, operand)) is not None or not rank:
             return operand if images is None else images
-        if (value := value_behind(mutator, operand)) is not None:
+        if (value := bound_value(mutator, operand)) is not None:
             return relax.const(np.expand_dims(value, -1), str(operand.ty.dtype))
         return relax.op.expand_dims(operand, rank)
 
@@ -83,7 +83,7 @@ class _Slices:
         if (images := self.images(mutator, operand)) is not None:
             return images
         own = extents(operand)
-        if (value := value_behind(mutator, operand)) is not None and value.ndim > 2:
+        if (value := bound_value(mutator, operand)) is not None and value.ndim > 2:
             whole = value.reshape((1,) * (5 - value.ndim) + value.shape)
             is_alike = whole.shape[0] == whole.shape[2] == 1
             return relax.const(whole[:, :, 0], str(operand.ty.dtype)) if is_alike else None
@@ -135,8 +135,8 @@ def _pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
 
 
 def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
-    """Convolves each slice with its neighbours as further channels, or tap by tap where the convolution is grouped."""
-    attrs, weight = call.attrs, value_behind(mutator, call.args[1])
+    """Convolve each slice with its neighbours as further channels, or tap by tap where the convolution is grouped."""
+    attrs, weight = call.attrs, bound_value(mutator, call.args[1])
     if weight is None:
         return None
     dtype, groups = str(call.args[1].ty.dtype), int(attrs.groups)
@@ -160,7 +160,7 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
 
 
 def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
-    """Pools each slice, then combines the slices within the pool's depth."""
+    """Pool each slice, then combines the slices within the pool's depth."""
     attrs, depth, results = call.attrs, extents(call.args[0])[2], int(call.ty.shape[2])
     reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
     if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
@@ -174,7 +174,7 @@ def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir
 
 
 def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
-    """Returns, for each of `reach` depth taps of a convolution or pool, the slices that the result's slices read."""
+    """Return, for each of `reach` depth taps of a convolution or pool, the slices that the result's slices read."""
     builder, stride = mutator.builder_, int(call.attrs.strides[0])
     front, back = int(call.attrs.padding[0]), int(call.attrs.padding[3])
     if (reach, stride, front, back) == (1, 1, 0, 0):
@@ -217,26 +217,26 @@ def _alike(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
 
 
 def _pair(numbers: Sequence[Any], of_columns: int) -> tuple[int, int]:
-    """Returns the numbers for rows and columns of three, or of one for rows alone."""
+    """Return the numbers for rows and columns of three, or of one for rows alone."""
     *_, rows, columns = (*map(int, numbers), of_columns) if len(numbers) == 1 else map(int, numbers)
     return rows, columns
 
 
 def _sides(padding: Sequence[Any]) -> tuple[int, ...]:
-    """Returns (top, left, bottom, right) of the padding of a volume's six sides, or of a column's two ends."""
+    """Return (top, left, bottom, right) of the padding of a volume's six sides, or of a column's two ends."""
     if len(padding) == 6:
         return tuple(int(padding[at]) for at in (1, 2, 4, 5))
     return int(padding[0]), 0, int(padding[-1]), 0
 
 
 def _expanded_row(mutator: Any, call: ir.Call) -> ir.Expr | None:
-    """Returns the data of three dimensions that a call reads as images of one row; None if it reads something else."""
+    """Return the data of three dimensions that a call reads as images of one row; None if it reads something else."""
     expanded = bound_call(mutator, call.args[0], "relax.expand_dims")
     return None if expanded is None or len(expanded.ty.shape) != 4 or _axes(expanded) != [2] else expanded.args[0]
 
 
 def _axes(call: ir.Call) -> list[int]:
-    """Returns the axes that an expand_dims or a squeeze of images names."""
+    """Return the axes that an expand_dims or a squeeze of images names."""
     return [int(axis) % 4 for axis in call.attrs.axis or ()]
 
 
@@ -296,7 +296,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         return call if row is None or _axes(call) != [2] else row
 
     def _imported_pool(self, call: ir.Call) -> ir.Expr:
-        """Pools along columns what TVM, which imports a one-dimensional pool so, has expanded to images of one row."""
+        """Pool along columns what TVM, which imports a one-dimensional pool so, has expanded to images of one row."""
         row = _expanded_row(self, call)
         if row is None or (images := _FORMS[3].images(self, row)) is None:
             return call

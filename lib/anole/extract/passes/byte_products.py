@@ -9,7 +9,7 @@ from tvm import ir, relax, te, topi
 
 from anole.ir.mutators import value_of
 from anole.ir.normalize_products import transposed_product
-from anole.ir.symbols import is_number
+from anole.ir.symbols import is_static
 from anole.task import BatchMatmul
 
 WORD = 4
@@ -24,7 +24,7 @@ def multiply_bytes(
     left_zero: ir.Expr,
     right_zero: ir.Expr,
 ) -> ir.Expr:
-    """Returns the flat product of uint8 and int8, each less a scalar of int32, of type int32.
+    """Return the flat product of uint8 and int8, each less a scalar of int32, of type int32.
 
     The summed numbers are filled up to whole words with zeros, which change neither the product nor a sum.
     """
@@ -37,23 +37,23 @@ def multiply_bytes(
         product = relax.op.subtract(emit(product), emit(relax.op.multiply(rows, right_zero)))
     if not _is_zero(left_zero):
         columns = emit(relax.op.sum(emit(relax.op.astype(right, "int32")), axis))
-        summed = relax.const(w.inner) if is_number(own.ty.shape[axis]) else builder.emit_te(_length, own, axis)
-        centred = emit(relax.op.subtract(columns, emit(relax.op.multiply(right_zero, summed))))
-        of_zero = emit(relax.op.multiply(emit(relax.op.expand_dims(centred, -2)), left_zero))
+        summed = relax.const(w.inner) if is_static(own.ty.shape[axis]) else builder.emit_te(_length, own, axis)
+        centered = emit(relax.op.subtract(columns, emit(relax.op.multiply(right_zero, summed))))
+        of_zero = emit(relax.op.multiply(emit(relax.op.expand_dims(centered, -2)), left_zero))
         product = relax.op.subtract(emit(product), of_zero)
     return emit(product)
 
 
 def _flat(builder: relax.BlockBuilder, operand: ir.Expr) -> relax.Var:
-    """Returns an operand with one axis of matrices."""
+    """Return an operand with one axis of matrices."""
     *batch, rows, columns = operand.ty.shape
     return builder.emit(relax.op.reshape(operand, [reduce(mul, batch, 1), rows, columns]))
 
 
 def _filled(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Var:
-    """Returns an operand whose numbers along an axis fill whole words."""
+    """Return an operand whose numbers along an axis fill whole words."""
     extent = flat.ty.shape[axis]
-    if is_number(extent) and int(extent) % WORD == 0:
+    if is_static(extent) and int(extent) % WORD == 0:
         return flat
     missing = [0] * len(flat.ty.shape)
     missing[axis] = (extent + WORD - 1) // WORD * WORD - extent
@@ -62,12 +62,12 @@ def _filled(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Va
 
 
 def _length(data: te.Tensor, axis: int) -> te.Tensor:
-    """Returns the extent of an axis, as a tensor."""
+    """Return the extent of an axis, as a tensor."""
     return te.compute((), lambda: data.shape[axis].astype("int32"), name="length")
 
 
 def pad(data: te.Tensor, value: te.Tensor, before: list[int], after: list[int]) -> te.Tensor:
-    """Returns data between others of one value."""
+    """Return data between others of one value."""
     return topi.nn.pad(data, before, after, value())
 
 

@@ -24,7 +24,7 @@ from anole.ir.mutators import (
 
 
 def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with non-negative axes, and with other words for takes, stacks, bounds and powers.
+    """Return the module with non-negative axes, and with other words for takes, stacks, bounds and powers.
 
     The layout conversion crashes on a squeeze with a negative axis. A take of a single index is looked up element by
     element. Bounds given as tensors, as in ONNX, would stop the layout conversion. A power calls a library function
@@ -41,7 +41,7 @@ def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _stack(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Writes a stack as a concatenation; the layout conversion finds no name for the axis that a stack adds."""
+    """Write a stack as a concatenation; the layout conversion finds no name for the axis that a stack adds."""
     stacked = bound(builder, call.args[0])
     if not isinstance(stacked, relax.Tuple):
         return call
@@ -89,7 +89,7 @@ def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Writes a power as roots or products; the library function would be called lane by lane."""
+    """Write a power as roots or products; the library function would be called lane by lane."""
     data, exponent = call.args[0], _scalar(call.args[1])
     if exponent in _ROOTS:
         return _ROOTS[exponent](data)
@@ -115,7 +115,7 @@ def _of_bools(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Replaces a function that takes the maximum or minimum of each element and one number by the operator."""
+    """Replace a function that takes the maximum or minimum of each element and one number by the operator."""
     operands = list(call.args[1].fields) if isinstance(call.args[1], relax.Tuple) else []
     if len(operands) != 2 or _scalar(operands[1]) is None:
         return call
@@ -135,7 +135,7 @@ def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _scalar(operand: ir.Expr) -> float | None:
-    """Returns the value of a floating-point scalar constant, which broadcasts nothing; None for everything else."""
+    """Return the value of a floating-point scalar constant, which broadcasts nothing; None for everything else."""
     value = value_of(operand)
     return float(value) if value is not None and not value.ndim and value.dtype.kind == "f" else None
 

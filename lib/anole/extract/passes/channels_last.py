@@ -34,7 +34,7 @@ _Axes = Sequence[int]
 
 
 def lay_channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with convolutions in NHWC, and permutations where other operators need another layout."""
+    """Return the module with convolutions in NHWC, and permutations where other operators need another layout."""
     if not any(operator_of(binding.value) in _CONVERTED for binding in bindings(module["main"])):
         # The conversion takes time in proportion to the square of the network's length.
         return module
@@ -42,7 +42,7 @@ def lay_channels_last(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def sink_permutations(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with operators on data in its own layout, where TVM would permute it and back."""
+    """Return the module with operators on data in its own layout, where TVM would permute it and back."""
     return rewritten(module, _Sinker)
 
 
@@ -98,7 +98,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         return relax.op.permute_dims(moved, _TO_CHANNELS_FIRST)
 
     def _operands(self, name: str, call: ir.Call) -> tuple[list[ir.Expr], list[ir.Expr]]:
-        """Returns the operands whose order changes, and the remaining ones."""
+        """Return the operands whose order changes, and the remaining ones."""
         if name == "relax.concat":
             joined = bound(self, call.args[0])
             return (list(joined.fields) if isinstance(joined, relax.Tuple) else []), []
@@ -112,7 +112,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         return [data], others
 
     def _joined(self, call: ir.Call) -> ir.Expr:
-        """Merges two consecutive permutations; returns the data itself if they cancel out."""
+        """Merge two consecutive permutations; return the data itself if they cancel out."""
         before = self._before(call.args[0])
         if before is None or not call.attrs.axes:
             return call
@@ -120,7 +120,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         return before if axes == sorted(axes) else relax.op.permute_dims(before, axes)
 
     def _as_it_lies(self, operand: ir.Expr) -> ir.Expr | None:
-        """Returns an operand in the order before the permutation, or None where it would have to be permuted back."""
+        """Return an operand in the order before the permutation, or None where it would have to be permuted back."""
         if (before := self._before(operand)) is not None:
             return before
         is_scalar = not isinstance(operand.ty, relax.TensorType) or not len(operand.ty.shape)
@@ -133,7 +133,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         return relax.const(np.ascontiguousarray(back), str(operand.ty.dtype))
 
     def _before(self, operand: ir.Expr) -> ir.Expr | None:
-        """Returns the data that is permuted to channels first, or None if it is not."""
+        """Return the data that is permuted to channels first, or None if it is not."""
         call = bound_call(self, operand, "relax.permute_dims")
         if call is None or [int(axis) for axis in call.attrs.axes or ()] != _TO_CHANNELS_FIRST:
             return None

@@ -10,7 +10,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten
-from anole.ir.symbols import usual_shape
+from anole.ir.symbols import typical_shape
 
 _OF_NOTHING = {**dict.fromkeys(("relax.einsum", "relax.matmul", "relax.sum"), 0), "relax.prod": 1}
 """The results of sums and products over no elements."""
@@ -42,7 +42,7 @@ def _operand_types(value: ir.Expr) -> list[Any]:
 
 
 def _is_empty(ty: Any) -> bool:
-    return 0 in (usual_shape(getattr(ty, "shape", None)) or ())
+    return 0 in (typical_shape(getattr(ty, "shape", None)) or ())
 
 
 @mutator

@@ -12,8 +12,8 @@ from anole.extract.passes.value_ranges import Values, is_byte
 from anole.ir.mutators import bindings, operator_of, rewritten, value_of
 
 
-def keep_whole_floats(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns a module in which what a `clip` left of whole numbers becomes no bytes on its way to a computation."""
+def drop_integer_round_trips(module: tvm.IRModule) -> tvm.IRModule:
+    """Return a module in which what a `clip` left of whole numbers becomes no bytes on its way to a computation."""
     known: Values = {binding.var: binding.value for binding in bindings(module["main"])}
 
     class Keeper(_Keeper):
@@ -32,7 +32,7 @@ class _Keeper(PyExprMutator):  # type: ignore[misc]
         return self.visit_expr_post_order(call) if found is None else found
 
     def _kept(self, call: ir.Call) -> ir.Expr | None:
-        """Returns what a conversion to float32 is without the ones before it, or None."""
+        """Return what a conversion to float32 is without the ones before it, or None."""
         if operator_of(call) != "relax.astype" or str(call.attrs.dtype) != "float32":
             return None
         inner, offset = self._made(call.args[0]), None

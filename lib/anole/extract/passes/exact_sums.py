@@ -22,15 +22,15 @@ from anole.errors import ExtractError
 from anole.extract.passes.value_ranges import bytes_of
 from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten, value_of, with_attrs
 from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
-from anole.ir.symbols import is_number, largest
+from anole.ir.symbols import is_static, largest
 
 Ranges = Sequence[tuple[int, int]]
 """The least and the greatest of some numbers, one pair for each zero point that these may have."""
 
-MOST_BYTE = 255
+MAX_BYTE = 255
 """The greatest absolute value of 8 bits less their zero point."""
 
-ANY_BYTE: Ranges = ((0, MOST_BYTE), (-MOST_BYTE, 0))
+ANY_BYTE: Ranges = ((0, MAX_BYTE), (-MAX_BYTE, 0))
 """The ranges of 8 bits less the least and the greatest zero point."""
 
 _LARGEST = 2**24
@@ -40,7 +40,7 @@ _Values = NDArray[Any]
 
 
 def exact_parts(ranges: Ranges, weights: Iterable[_Values]) -> list[slice] | None:
-    """Returns the fewest runs of channels of which no sum exceeds float32's exact numbers; None if a channel does.
+    """Return the fewest runs of channels of which no sum exceeds float32's exact numbers; None if a channel does.
 
     Args:
         ranges: of the data.
@@ -50,26 +50,26 @@ def exact_parts(ranges: Ranges, weights: Iterable[_Values]) -> list[slice] | Non
 
 
 def exact_runs(inputs: int, weight: _Values | None) -> tuple[slice, ...]:
-    """Returns runs of inputs of any 8 bits whose products with weights have sums that are exact in float32.
+    """Return runs of inputs of any 8 bits whose products with weights have sums that are exact in float32.
 
     Args:
         inputs: the number of inputs.
         weight: shape (inputs, results); any of 8 bits if None.
     """
-    parts = uniform_parts(inputs, MOST_BYTE**2) if weight is None else exact_parts(ANY_BYTE, weight[:, None])
+    parts = uniform_parts(inputs, MAX_BYTE**2) if weight is None else exact_parts(ANY_BYTE, weight[:, None])
     assert parts is not None
     return tuple(parts)
 
 
 def uniform_parts(inputs: int, bound: int) -> list[slice]:
-    """Returns such runs for products that are at most a bound."""
+    """Return such runs for products that are at most a bound."""
     parts = _parts(repeat(np.array([bound]), inputs))
     assert parts is not None
     return parts
 
 
 def split_sums(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns a module in normal form in which the sums of products of whole numbers are exact in float32."""
+    """Return a module in normal form in which the sums of products of whole numbers are exact in float32."""
     values = {binding.var: binding.value for binding in bindings(module["main"])}
     parts = {variable: found for variable, value in values.items() if len(found := _parts_of(value, values)) > 1}
     if not parts:
@@ -82,15 +82,15 @@ def split_sums(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
-    """Returns the runs of channels of a product of whole numbers of type int32; an empty list for all else."""
+    """Return the runs of channels of a product of whole numbers of type int32; an empty list for all else."""
     product = _product_of(call, values)
     if product is None or (operator_of(product) == "relax.nn.conv2d" and product.attrs.groups > 1):
         return []
     data, other = operands_of(product)
     if is_transposed_product(product) or (weight := value_of(other)) is None:
         inner = data.ty.shape[-1]
-        parts = uniform_parts(largest(inner) or extents(data)[-1], _most(data, values) * _most(other, values))
-        if len(parts) > 1 and not is_number(inner):
+        parts = uniform_parts(largest(inner) or extents(data)[-1], _max_bound(data, values) * _max_bound(other, values))
+        if len(parts) > 1 and not is_static(inner):
             raise ExtractError(
                 f"found a product of whole numbers of which up to {parts[-1].stop} are summed; where their number "
                 f"varies, at most {parts[0].stop} are exact in float32. Give fixed sizes, and a model for each"
@@ -98,13 +98,13 @@ def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
         return parts
     found = bytes_of(data, values)
     low = None if found is None else found.least - found.zero
-    ranges = ANY_BYTE if low is None else ((low, low + MOST_BYTE),)
+    ranges = ANY_BYTE if low is None else ((low, low + MAX_BYTE),)
     by_channel = np.moveaxis(weight.astype(np.int64), max(weight.ndim - 2, 0), 0)
     return exact_parts(ranges, by_channel.reshape(len(by_channel), -1, weight.shape[-1])) or []
 
 
 def _product_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> ir.Call | None:
-    """Returns the product of whole numbers in float32 whose sums are a call's, in int32; None for all other calls.
+    """Return the product of whole numbers in float32 whose sums are a call's, in int32; None for all other calls.
 
     A product that reads its right operand transposed is converted afterwards, for its type cannot be int32.
     """
@@ -116,13 +116,13 @@ def _product_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> ir.Call | No
     return made if operator_of(made) == "relax.einsum" and is_transposed_product(made) else None
 
 
-def _most(operand: ir.Expr, values: dict[relax.Var, ir.Expr]) -> int:
-    """Returns the greatest absolute value of an operand of 8 bits less their zero point."""
+def _max_bound(operand: ir.Expr, values: dict[relax.Var, ir.Expr]) -> int:
+    """Return the greatest absolute value of an operand of 8 bits less their zero point."""
     found = bytes_of(operand, values)
     if found is None or found.computed is not None:
-        return MOST_BYTE
+        return MAX_BYTE
     low = found.least - found.zero
-    return max(-low, low + MOST_BYTE)
+    return max(-low, low + MAX_BYTE)
 
 
 _CHANNELS = {"relax.nn.conv2d": 3, "relax.matmul": -1}
@@ -167,7 +167,7 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
 
 
 def _bounds(ranges: Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:
-    """Yields how far the products with each channel's weights may take a sum up or down, for each zero point.
+    """Yield how far the products with each channel's weights may take a sum up or down, for each zero point.
 
     The bounds of each channel have the shape (bounds, results).
     """

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bindings, bound, operator_of, rewritten, value_behind, value_of
+from anole.ir.mutators import bindings, bound, bound_value, operator_of, rewritten, value_of
 
 _Fold = Callable[..., NDArray[Any]]
 
@@ -40,7 +40,7 @@ _FOLDS: dict[str, _Fold] = {
 
 
 def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the module with every operator on constants evaluated.
+    """Return the module with every operator on constants evaluated.
 
     TVM's own pass makes a kernel for every operator of the network first, to see whether its operands are constants.
     """
@@ -54,7 +54,7 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         fold = _FOLDS.get(operator_of(call))
         if fold is None:
             return self._evaluated(call)
-        operands = [value_behind(self, each) for arg in call.args for each in self._parts(arg)]
+        operands = [bound_value(self, each) for arg in call.args for each in self._parts(arg)]
         if any(operand is None for operand in operands):
             return call
         call = self.builder_.normalize(call)
@@ -63,12 +63,12 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         return relax.const(np.asarray(value, order="C"), str(call.ty.dtype))
 
     def _parts(self, operand: ir.Expr) -> list[ir.Expr]:
-        """Returns the fields of a tuple; an operand that is none is its only part."""
+        """Return the fields of a tuple; an operand that is none is its only part."""
         found = bound(self, operand)
         return list(found.fields) if isinstance(found, relax.Tuple) else [operand]
 
     def _evaluated(self, call: ir.Call) -> ir.Expr:
-        """Returns the constant that TVM computes for a call, or the call where an operand is no constant."""
+        """Return the constant that TVM computes for a call, or the call where an operand is no constant."""
         if not operator_of(call):
             return call
         operands = [self._constant(operand) for operand in call.args]
@@ -87,7 +87,7 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         return value if isinstance(value, ir.GenericConst) else call
 
     def _constant(self, operand: ir.Expr) -> ir.Expr | None:
-        """Returns an operand without variables, or None if it depends on an input."""
+        """Return an operand without variables, or None if it depends on an input."""
         found = bound(self, operand)
         if isinstance(found, relax.Tuple):
             fields = [self._constant(field) for field in found.fields]

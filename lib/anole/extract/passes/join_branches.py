@@ -41,17 +41,17 @@ class _Branch:
     shift: _Values
 
     def joined(self, other: _Branch) -> _Branch | None:
-        """Returns both as one; None where they are not alike, or where one would compute more than both."""
+        """Return both as one; None where they are not alike, or where one would compute more than both."""
         if self.windows and other.windows:
             areas = [branch.weight.shape[0] * branch.weight.shape[1] for branch in (self, other)]
-            return _sum(self, other, most_taps=sum(areas))
+            return _sum(self, other, max_taps=sum(areas))
         scaled, convolved = (self, other) if other.windows else (other, self)
         if not convolved.windows or (single := scaled.with_tap(convolved)) is None:
             return None
-        return _sum(convolved, single, most_taps=convolved.weight.shape[0] * convolved.weight.shape[1])
+        return _sum(convolved, single, max_taps=convolved.weight.shape[0] * convolved.weight.shape[1])
 
     def with_tap(self, other: _Branch) -> _Branch | None:
-        """Returns scaled data as a convolution with as many groups as another; None where that is impossible."""
+        """Return scaled data as a convolution with as many groups as another; None where that is impossible."""
         _, _, channels, results = other.weight.shape
         if results != channels * other.groups:
             return None
@@ -61,12 +61,12 @@ class _Branch:
         return _Branch(self.data, weight, (Taps(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
 
 
-def _sum(one: _Branch, two: _Branch, most_taps: int) -> _Branch | None:
-    """Returns the sum of two convolutions, if it has at most so many taps."""
+def _sum(one: _Branch, two: _Branch, max_taps: int) -> _Branch | None:
+    """Return the sum of two convolutions, if it has at most so many taps."""
     if not one.data.same_as(two.data) or (one.strides, one.groups) != (two.strides, two.groups):
         return None
     rows, columns = (each.union(other) for each, other in zip(one.windows, two.windows, strict=True))
-    if rows is None or columns is None or rows.taps * columns.taps > most_taps:
+    if rows is None or columns is None or rows.taps * columns.taps > max_taps:
         return None
     weight = np.zeros((rows.taps, columns.taps, *one.weight.shape[2:]))
     for branch in (one, two):
@@ -77,7 +77,7 @@ def _sum(one: _Branch, two: _Branch, most_taps: int) -> _Branch | None:
 
 
 def join_branches(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the NHWC module in which sums of convolutions of the same data are one convolution.
+    """Return the NHWC module in which sums of convolutions of the same data are one convolution.
 
     Kernels may differ in their sizes. Data that is added as it is, or scaled channel by channel, counts as a
     convolution with one tap. Branches are joined only if all of them together do not compute more afterwards, and if
@@ -108,7 +108,7 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         return call if joined is None else self._written(joined)
 
     def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
-        """Yields the ways to see an operand: as what computes it, if nothing else reads that, and as data."""
+        """Yield the ways to see an operand: as what computes it, if nothing else reads that, and as data."""
         value, shift, call = operand, _NOTHING, bound_for_one(self, self._uses, operand)
         if operator_of(call) == "relax.add" and (constant := _constant_of(call)) is not None:
             value, shift = call.args[0], constant
@@ -124,7 +124,7 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         yield _Branch(self._named(operand), np.ones(1), (), (1, 1), 1, _NOTHING)
 
     def _named(self, data: ir.Expr) -> ir.Expr:
-        """Returns the first of all variables that are bound to the same data."""
+        """Return the first of all variables that are bound to the same data."""
         while isinstance(data, relax.Var) and isinstance(before := self.lookup_binding(data), relax.Var):
             data = before
         return data
@@ -139,7 +139,7 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
 
 
 def _constant_of(call: ir.Call) -> _Values | None:
-    """Returns the constant right operand of a sum or product, if it has one number for each channel, or one for all."""
+    """Return the constant right operand of a sum or product, if it has one number for each channel, or one for all."""
     value = value_of(call.args[1])
     channels = extents(call)[-1]
     if value is None or extents(call.args[0]) != extents(call) or value.size not in (1, channels):
@@ -148,7 +148,7 @@ def _constant_of(call: ir.Call) -> _Values | None:
 
 
 def _convolution(call: ir.Call, shift: _Values) -> _Branch | None:
-    """Returns a convolution with constant weights, and what is added to it; None for other layouts."""
+    """Return a convolution with constant weights, and what is added to it; None for other layouts."""
     attrs, weight = call.attrs, value_of(call.args[1])
     if weight is None or not is_channels_last(call):
         return None

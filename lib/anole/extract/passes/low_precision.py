@@ -29,7 +29,7 @@ Narrowed = Callable[[Workload], Workload]
 
 _INT8 = np.iinfo(np.int8)
 
-_MOST_SUMMED = (2**31 - 1) // 255**2
+_MAX_EXACT_TERMS = (2**31 - 1) // 255**2
 """How many products of bytes less their zero points int32 can hold the sum of."""
 
 _COMMUTING = CHOOSING | {"relax.concat"}
@@ -71,7 +71,7 @@ class _Anchor:
 
 
 def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Narrowed) -> tvm.IRModule:
-    """Returns a module in normal form whose anchor operators have the types that `narrowed` gives their workloads."""
+    """Return a module in normal form whose anchor operators have the types that `narrowed` gives their workloads."""
     values = {binding.var: binding.value for binding in bindings(module["main"])}
     found_anchors: dict[relax.Var, _Anchor] = {}
     for variable, value in values.items():
@@ -101,7 +101,7 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
 def _operands(
     call: ir.Expr, workload: Workload, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
-    """Returns the computed operands of an anchor operator that shall be narrower, or none."""
+    """Return the computed operands of an anchor operator that shall be narrower, or none."""
     if isinstance(workload, BatchMatmul):
         return _of_product(call, workload, narrowed, values)
     data = call.args[0]
@@ -119,10 +119,10 @@ def _operands(
 def _of_product(
     call: ir.Expr, workload: BatchMatmul, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
-    """Returns both operands of a product of computed tensors that shall be one of bytes, or none."""
+    """Return both operands of a product of computed tensors that shall be one of bytes, or none."""
     left, right = (bytes_of(each, values) for each in operands_of(call))
     inner = operands_of(call)[0].ty.shape[-1]
-    if left is None or right is None or (largest(inner) or workload.inner) > _MOST_SUMMED:
+    if left is None or right is None or (largest(inner) or workload.inner) > _MAX_EXACT_TERMS:
         return ()
     if narrowed(_filled(replace(workload, exact=True))).dtype != "uint8":
         return ()
@@ -130,13 +130,13 @@ def _of_product(
 
 
 def _bytes(found: Bytes, dtype: str) -> _Operand:
-    """Returns bytes as an operand that is stored in one of their two types."""
+    """Return bytes as an operand that is stored in one of their two types."""
     offset = found.least - int(np.iinfo(dtype).min)
     return _Operand(found.base, _Stored(dtype, offset), found.zero - offset, found.computed)
 
 
 def _filled(workload: Workload) -> Workload:
-    """Returns a workload with channels up to whole words."""
+    """Return a workload with channels up to whole words."""
     if isinstance(workload, Dense):
         return replace(workload, in_features=-(-workload.in_features // WORD) * WORD)
     if isinstance(workload, BatchMatmul):
@@ -147,7 +147,7 @@ def _filled(workload: Workload) -> Workload:
 
 
 def _tensors(call: ir.Call) -> list[relax.Var]:
-    """Returns the variables of float32 that a call reads."""
+    """Return the variables of float32 that a call reads."""
     operands = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else call.args
     return [
         each for each in operands if isinstance(each, relax.Var) and str(getattr(each.ty, "dtype", "")) == "float32"
@@ -179,7 +179,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return self._on(call, self._widened) if operator in _READERS else self.visit_expr_post_order(call)
 
     def _found(self, value: ir.Expr, stored: _Stored) -> ir.Expr:
-        """Returns what the present variable is bound to in float32, given how it is stored."""
+        """Return what the present variable is bound to in float32, given how it is stored."""
         whole = self._rounded[self._binding, stored] = self.builder_.emit(value)
         return self._wide(whole, stored)
 
@@ -190,7 +190,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return self._of_bytes(call, operand) if operand.stored.dtype == "uint8" else self._of_floats(call, operand)
 
     def _of_computed(self, call: ir.Call, workload: BatchMatmul, operands: tuple[_Operand, ...]) -> ir.Expr:
-        """Returns the product of computed bytes, in int32 where what reads it allows that."""
+        """Return the product of computed bytes, in int32 where what reads it allows that."""
         left, right = (self._rounded_to(each.data, each.stored) for each in operands)
         zeros = (self._zero_of(each, "int32") for each in operands)
         flat = multiply_bytes(self.builder_, workload, left, right, *zeros)
@@ -204,7 +204,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return with_attrs(call, [data, relax.const(weight, dtype)], out_dtype="float32")
 
     def _of_bytes(self, call: ir.Call, operand: _Operand) -> ir.Expr:
-        """Returns the product of bytes, less that of their zero point, which is what the padding is of."""
+        """Return the product of bytes, less that of their zero point, which is what the padding is of."""
         data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
         axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
         missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % WORD
@@ -229,7 +229,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return product
 
     def _zero_of(self, operand: _Operand, dtype: str) -> ir.Expr:
-        """Returns an operand's whole zero point of what is stored, a scalar of a type."""
+        """Return an operand's whole zero point of what is stored, a scalar of a type."""
         constant = relax.const(float(operand.zero), "float32")
         if operand.computed is None:
             return relax.const(operand.zero, dtype)
@@ -238,7 +238,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(relax.op.astype(whole, dtype))
 
     def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
-        """Returns the call with the variables of float32 that it reads changed."""
+        """Return the call with the variables of float32 that it reads changed."""
         tensors = _tensors(call)
 
         def changed(operand: ir.Expr) -> ir.Expr:
@@ -249,7 +249,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return with_attrs(call, list(map(changed, call.args)))
 
     def _rounded_to(self, operand: relax.Var, stored: _Stored) -> ir.Expr:
-        """Returns a value as it is stored; it is rounded once, unless it is also stored in another way."""
+        """Return a value as it is stored; it is rounded once, unless it is also stored in another way."""
         if (operand, stored) not in self._rounded:
             value = self.visit_expr(operand)
             if stored.offset:
@@ -258,7 +258,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return self._rounded[operand, stored]
 
     def _widened(self, operand: relax.Var) -> ir.Expr:
-        """Returns a value in float32, as it is stored; no other operator shares the conversion."""
+        """Return a value in float32, as it is stored; no other operator shares the conversion."""
         stored = self.stored_as.get(operand)
         return self.visit_expr(operand) if stored is None else self._wide(self._rounded_to(operand, stored), stored)
 
@@ -269,7 +269,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return wide
 
     def _as_stored(self, call: ir.Call) -> ir.Expr | None:
-        """Returns the stored value of which a conversion is a copy; None for all other conversions."""
+        """Return the stored value of which a conversion is a copy; None for all other conversions."""
         stored = self.stored_as.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         if stored is None or stored.offset or str(call.attrs.dtype) != stored.dtype:
             return None

@@ -34,7 +34,7 @@ class _Affine(NamedTuple):
     shift: _Values
 
     def after(self, first: _Affine) -> _Affine:
-        """Returns the composition: this step applied to the result of the first one."""
+        """Return the composition: this step applied to the result of the first one."""
         return _Affine(first.data, self.scale * first.scale, self.scale * first.shift + self.shift)
 
     def undoes(self, first: _Affine, is_weighted: bool) -> bool:
@@ -78,7 +78,7 @@ _WEIGHTED = ("relax.nn.conv2d", "relax.matmul")
 
 
 def merge_affine(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the NHWC module with at most one product and one sum in a row.
+    """Return the NHWC module with at most one product and one sum in a row.
 
     A product is folded into the weights of the convolution or matrix product before it, if nothing else reads that
     result. This also folds a batch-norm behind a bias. A division by constants counts as a product, except of a single
@@ -114,7 +114,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         return self._written(merged) if is_new and np.isfinite(merged.scale).all() else call
 
     def _merged(self, step: _Affine) -> _Affine:
-        """Merges a step with all preceding steps whose results nothing else reads, unless it undoes one of them."""
+        """Merge a step with all preceding steps whose results nothing else reads, unless it undoes one of them."""
         is_weighted = self._is_weighted(step)
         while (before := _step(bound_for_one(self, self._uses, step.data))) is not None:
             if step.undoes(before, is_weighted):
@@ -131,7 +131,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         return operator_of(found) in _WEIGHTED
 
     def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
-        """Returns the data's operator with scaled weights, or None where the scale cannot be folded."""
+        """Return the data's operator with scaled weights, or None where the scale cannot be folded."""
         call = bound_for_one(self, self._uses, data)
         if operator_of(call) not in _WEIGHTED:
             return None
@@ -154,7 +154,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
 
 
 def _step(call: Any) -> _Affine | None:
-    """Returns a call as scale and shift, or None where it is neither or broadcasts its data."""
+    """Return a call as scale and shift, or None where it is neither or broadcasts its data."""
     if operator_of(call) not in _STEPS:
         return None
     data, other = call.args

@@ -12,7 +12,7 @@ from anole.ir.mutators import bound_call, extents, operator_of, rewritten, value
 
 
 def absorb_pads(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the NHWC module with explicit padding moved into the convolutions' own padding."""
+    """Return the NHWC module with explicit padding moved into the convolutions' own padding."""
     return rewritten(module, _Absorber)
 
 
@@ -35,7 +35,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
 
 
 def drop_idle_taps(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the NHWC module with kernels without the outer rows and columns that meet only zeros.
+    """Return the NHWC module with kernels without the outer rows and columns that meet only zeros.
 
     A 3x3 kernel of dilation 24 on 14x14 pixels becomes 1x1; atrous pyramids on small images shrink a lot.
     """

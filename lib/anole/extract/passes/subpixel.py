@@ -20,7 +20,7 @@ from anole.ir.mutators import extents, operator_of, rewritten, value_of
 
 
 def subpixel(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns the NHWC module with transposed convolutions replaced by convolutions.
+    """Return the NHWC module with transposed convolutions replaced by convolutions.
 
     With a stride, the convolution gives the outputs of one input as channels; a permutation then moves them into place.
     Where the weight is computed, the convolution reads zeros between the inputs instead.
@@ -52,7 +52,7 @@ class _Axis:
 
     @classmethod
     def of(cls, inputs: int, kernel: int, stride: int, dilation: int, cut: int, extent: int) -> Self:
-        """Returns the axis for `inputs` inputs, where `extent` outputs are wanted after the first `cut`."""
+        """Return the axis for `inputs` inputs, where `extent` outputs are wanted after the first `cut`."""
         places = np.arange(kernel) * dilation
         reach = int(places[-1]) // stride + 1
         taps = np.full((reach, stride), -1, dtype=np.int64)
@@ -101,7 +101,7 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         return self._moved(made, batch, rows, columns, groups, filters)
 
     def _over_zeros(self, call: ir.Call) -> ir.Expr:
-        """Convolves the inputs, with zeros between them, with the flipped weight."""
+        """Convolve the inputs, with zeros between them, with the flipped weight."""
         (batch, *sides, channels), (*kernel, _, filters) = extents(call.args[0]), extents(call.args[1])
         attrs, groups = call.attrs, int(call.attrs.groups)
         strides, dilation = [int(each) for each in attrs.strides], [int(each) for each in attrs.dilation]
@@ -131,7 +131,7 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         )
 
     def _moved(self, made: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
-        """Moves the outputs into place and cuts off the unwanted ones."""
+        """Move the outputs into place and cut off the unwanted ones."""
         if rows.stride * columns.stride > 1:
             parts = (batch, rows.groups, columns.groups, groups, rows.stride, columns.stride, filters // groups)
             moved = relax.op.permute_dims(relax.op.reshape(made, parts), [0, 1, 4, 2, 5, 3, 6])
@@ -144,7 +144,7 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
 
 
 def _forward_weight(weight: NDArray[Any], rows: _Axis, columns: _Axis, groups: int) -> NDArray[Any]:
-    """Returns the convolution's weight, shape (rows, columns, in of a group, out); its outputs are whole groups.
+    """Return the convolution's weight, shape (rows, columns, in of a group, out); its outputs are whole groups.
 
     The given one is that of the transposed convolution, shape (rows, columns, in, out of a group).
     """

@@ -40,7 +40,7 @@ class Bytes:
 
 
 def bytes_of(operand: ir.Expr, values: Values) -> Bytes | None:
-    """Returns the bytes behind an operand of float32, or None if it is not known to consist of any."""
+    """Return the bytes behind an operand of float32, or None if it is not known to consist of any."""
     if not isinstance(operand, relax.Var):
         return None
     call: Any = values.get(operand)
@@ -55,14 +55,14 @@ def bytes_of(operand: ir.Expr, values: Values) -> Bytes | None:
 
 
 def is_byte(operand: ir.Expr, dtype: str, values: Values) -> bool:
-    """Returns whether a variable of float32 consists of whole numbers that a type of 8 bits holds."""
+    """Whether a variable of float32 consists of whole numbers that a type of 8 bits holds."""
     if dtype not in _RANGES or not isinstance(operand, relax.Var) or str(operand.ty.dtype) != "float32":
         return False
     return _least(operand, values) == _RANGES[dtype]
 
 
 def _least(operand: relax.Var, values: Values) -> int | None:
-    """Returns the least value of whole numbers that are no more than 255 apart; None if this is not known."""
+    """Return the least value of whole numbers that are no more than 255 apart; None if this is not known."""
     call: Any = values.get(operand)
     operator = operator_of(call)
     if operator == "relax.astype":
@@ -80,7 +80,7 @@ def _least(operand: relax.Var, values: Values) -> int | None:
 
 
 def _is_whole(operand: ir.Expr, values: Values) -> bool:
-    """Returns whether an expression consists of whole numbers."""
+    """Whether an expression consists of whole numbers."""
     if isinstance(operand, ir.GenericConst):
         value = value_of(operand)
         return value is not None and bool((value == np.round(value)).all())
@@ -94,6 +94,6 @@ def _is_whole(operand: ir.Expr, values: Values) -> bool:
 
 
 def _whole_scalar(operand: ir.Expr) -> int | None:
-    """Returns a constant of one whole number; None for all else."""
+    """Return a constant of one whole number; None for all else."""
     value = value_of(operand)
     return int(value.item()) if value is not None and value.size == 1 and float(value.item()).is_integer() else None

@@ -32,13 +32,13 @@ ir.register_op_attr(WEIGHT_ONLY, "FPurity", True)
 
 
 def weight_only(data: ir.Expr, stored: StoredWeights, scheme: WeightScheme) -> ir.Call:
-    """Returns the product of data with stored weights."""
+    """Return the product of data with stored weights."""
     attrs = ir.make_node("ir.DictAttrs", **asdict(scheme))
     return relax.Call(ir.Op.get(WEIGHT_ONLY), [data, relax.const(stored.words(scheme))], attrs)
 
 
 def scheme_of(call: ir.Expr) -> WeightScheme | None:
-    """Returns how the weights of a call are stored; None if it is no such product."""
+    """Return how the weights of a call are stored; None if it is no such product."""
     if operator_of(call) != WEIGHT_ONLY:
         return None
     return WeightScheme(call.attrs["bits"], int(call.attrs["block"]), bool(call.attrs["zeros"]))
@@ -47,7 +47,7 @@ def scheme_of(call: ir.Expr) -> WeightScheme | None:
 def store_weights(
     module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Callable[[Workload], Workload]
 ) -> tvm.IRModule:
-    """Returns a module in normal form whose dense layers store their weights as `narrowed` says of their workloads.
+    """Return a module in normal form whose dense layers store their weights as `narrowed` says of their workloads.
 
     Weights that are stored otherwise are rounded, and those that shall not be stored are what they stand for.
     """
@@ -66,7 +66,7 @@ def store_weights(
 
 
 def _stored_by(call: ir.Call, scheme: WeightScheme | None) -> ir.Expr:
-    """Returns a product with its weights stored by a scheme, or with plain weights if there is none."""
+    """Return a product with its weights stored by a scheme, or with plain weights if there is none."""
     (data, weight), own = call.args, scheme_of(call)
     value: Any = value_of(weight)
     if own is not None:

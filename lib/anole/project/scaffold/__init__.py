@@ -15,7 +15,7 @@ _TEMPLATES = Path(__file__).parent
 
 
 def make_project(folder: Path, demo: bool) -> list[Path]:
-    """Writes the files of a new project and returns their paths.
+    """Write the files of a new project and return their paths.
 
     Args:
         folder: where to write them; it is created if it is missing, and may hold other files.
@@ -42,12 +42,12 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
 
 
 def _profiles() -> list[Path]:
-    """Returns the files of all profiles, some of which are programs."""
+    """Return the files of all profiles, some of which are programs."""
     return sorted(path for path in HOME.glob("profiles/*/*") if path.suffix in (".yaml", ".py"))
 
 
 def _obstacles(paths: Iterable[Path]) -> list[Path]:
-    """Returns which files exist, and which files are where the folder of one must be."""
+    """Return which files exist, and which files are where the folder of one must be."""
     files = {path: lexists(path) for path in paths}
     parents = {parent: lexists(parent) and not parent.is_dir() for path in files for parent in path.parents}
     return [path for path, is_there in {**files, **parents}.items() if is_there]

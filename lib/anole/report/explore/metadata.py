@@ -60,7 +60,7 @@ Of trials only the column that has an index is counted in time, and there are to
 
 
 def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str | None) -> dict[str, Any]:
-    """Returns Datasette's metadata for a database of this name, with these columns of its tables and views.
+    """Return Datasette's metadata for a database of this name, with these columns of its tables and views.
 
     Charts of one task begin with the task of this label.
     """
@@ -121,7 +121,7 @@ def _chart(database: str, recipe: Recipe) -> dict[str, Any]:
 
 
 def _task_filter(database: str, label: str | None) -> dict[str, Any]:
-    """Returns the filter by which people choose the task that some charts show."""
+    """Return the filter by which people choose the task that some charts show."""
     query = "select distinct label from task join run on run.task_key = task.key order by label"
     return {"name": "Task", "type": "select", "db": database, "query": query, "default": label or ""}
 

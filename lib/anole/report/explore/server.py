@@ -28,7 +28,7 @@ _SETTINGS = {
 }
 """Facets are given with the metadata: guessing them would read a million trials once for each column."""
 
-_MOST_TRIALS = """
+_MAX_TRIALS = """
 select task.label from task join run on run.task_key = task.key
 group by task.label order by count(*) desc, max(run.started_at) desc limit 1
 """
@@ -39,7 +39,7 @@ class ExploreError(AnoleError):
 
 
 def explore(database: Path, options: Sequence[str]) -> None:
-    """Serves the database, with further options of ``datasette serve``, until the user ends it.
+    """Serve the database, with further options of ``datasette serve``, until the user ends it.
 
     Raises:
         ExploreError: Datasette is not installed, or could not be started.
@@ -59,7 +59,7 @@ def explore(database: Path, options: Sequence[str]) -> None:
 
 
 def _run(command: Sequence[str]) -> int:
-    """Runs a program until it ends, or until the user or the system ends this one; returns its exit code."""
+    """Run a program until it ends, or until the user or the system ends this one; returns its exit code."""
     with Popen(command) as process:
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         try:
@@ -73,7 +73,7 @@ def _run(command: Sequence[str]) -> int:
 
 
 def serving(database: Path, written: Path) -> list[str]:
-    """Writes the metadata of a database to a file, and returns the command that serves it.
+    """Write the metadata of a database to a file, and return the command that serves it.
 
     Raises:
         StoreError: there is no database.
@@ -87,7 +87,7 @@ def serving(database: Path, written: Path) -> list[str]:
                 name: [row[1] for row in connection.execute("select * from pragma_table_xinfo(?)", [name])]
                 for name in names
             }
-            task = connection.execute(_MOST_TRIALS).fetchone() if {"task", "run"} <= set(names) else None
+            task = connection.execute(_MAX_TRIALS).fetchone() if {"task", "run"} <= set(names) else None
     except sqlite3.Error as error:
         raise StoreError(f"{database}: {error}; `anole merge` mends it") from error
     written.write_text(json.dumps(metadata(database.stem, columns, task and str(task[0]))), encoding="utf-8")

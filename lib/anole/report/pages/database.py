@@ -33,7 +33,7 @@ class Query:
     rows: tuple[tuple[Any, ...], ...]
 
     def records(self) -> list[dict[str, Any]]:
-        """Returns the rows as dictionaries."""
+        """Return the rows as dictionaries."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
@@ -57,7 +57,7 @@ class Database:
         self._connection.close()
 
     def query(self, sql: str, parameters: Sequence[str] = ()) -> Query:
-        """Runs a query with null for each of its parameters.
+        """Run a query with null for each of its parameters.
 
         Raises:
             LackingError: the database is of an older version.

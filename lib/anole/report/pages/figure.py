@@ -12,20 +12,20 @@ from typing import Any
 from anole.report.cookbook import Chart
 from anole.report.pages.database import Database, Query
 
-MOST_ROWS = 60
+MAX_ROWS = 60
 """The most rows of a table that the page shows."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text, of whose rows at most `MOST_ROWS` are shown."""
+    """A table of text, of whose rows at most `MAX_ROWS` are shown."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
-        """Returns a table of any sequences."""
+        """Return a table of any sequences."""
         return cls(tuple(columns), tuple(map(tuple, rows)))
 
 
@@ -99,7 +99,7 @@ class Section:
 
 
 def with_rows(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """Returns a picture with its rows, of which it has only what it names."""
+    """Return a picture with its rows, of which it has only what it names."""
     named = set(re.findall(r"\w+", json.dumps(chart)))
     values = [{name: value for name, value in row.items() if name in named} for row in rows]
     return {**chart, "data": {"values": values}}

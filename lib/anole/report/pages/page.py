@@ -12,7 +12,7 @@ from importlib import resources
 from string import Template
 from urllib.parse import quote
 
-from anole.report.pages.figure import MOST_ROWS, READERS, Download, Figure, Lacking, Section, Shown, Table
+from anole.report.pages.figure import MAX_ROWS, READERS, Download, Figure, Lacking, Section, Shown, Table
 
 VEGA_LITE = "6.4"
 """The version of Vega-Lite that the pictures are written for."""
@@ -42,7 +42,7 @@ class Page:
 
 
 def render(page: Page) -> str:
-    """Returns the HTML of a report."""
+    """Return the HTML of a report."""
     body = _Body()
     main = "\n".join(body.sections(page.sections))
     scripts = [
@@ -84,7 +84,7 @@ class _Body:
             yield "</section>"
 
     def _shown(self, shown: Shown, title: str) -> str:
-        """Returns a figure or what it lacks, below its title, unless that is the section's."""
+        """Return a figure or what it lacks, below its title, unless that is the section's."""
         if isinstance(shown, Lacking):
             name = f"<b>{escape(title)}:</b> " if title else ""
             return f'<p class="lacking">{name}{_prose(shown.remedy)}</p>'
@@ -130,7 +130,7 @@ def _caption(figure: Figure) -> str:
 
 
 def _table(table: Table) -> str:
-    shown = table.rows[:MOST_ROWS]
+    shown = table.rows[:MAX_ROWS]
     marks = [_mark([row[column] for row in shown]) for column in range(len(table.columns))]
     head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))
     rows = (
@@ -145,7 +145,7 @@ def _table(table: Table) -> str:
 
 
 def _mark(cells: Sequence[str]) -> str:
-    """Returns how a column is set: numbers on the right, and long texts in several lines."""
+    """Return how a column is set: numbers on the right, and long texts in several lines."""
     if all(map(_NUMBER.match, cells)):
         return ' class="number"'
     return ' class="long"' if max(map(len, cells)) > _LONG else ""
@@ -163,7 +163,7 @@ def _prose(text: str) -> str:
 
 
 def _in_script(text: str) -> str:
-    """Returns JSON that cannot end the element that it is in."""
+    """Return JSON that cannot end the element that it is in."""
     return text.replace("<", "\\u003c")
 
 
@@ -173,7 +173,7 @@ def _resource(name: str) -> str:
 
 @cache
 def _library() -> str:
-    """Returns Vega, Vega-Lite and Vega-Embed as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
     import vl_convert
 
     bundle: str = vl_convert.javascript_bundle(_GLOBALS, VEGA_LITE)

@@ -13,7 +13,7 @@ from anole.report.cookbook import Recipe, read_chart
 from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
 from anole.text_format import NONE, counted, times
 
-_FEWEST_TASKS, _FEWEST_PAIRS = 3, 5
+_MIN_TASKS, _MIN_PAIRS = 3, 5
 """With fewer, resampling tells next to nothing of what else might have been: of one task, an interval is a point."""
 
 _RESAMPLES = 2000
@@ -21,7 +21,7 @@ _LEVEL = 0.95
 
 
 def section_of_pairs(recipe: Recipe, reader: str) -> Section:
-    """Returns the section; its recipe is ``preset_pairs``."""
+    """Return the section; its recipe is ``preset_pairs``."""
 
     def make(source: ReportSource) -> list[Shown]:
         query = source.database.query(recipe.sql)
@@ -37,7 +37,7 @@ def section_of_pairs(recipe: Recipe, reader: str) -> Section:
             f"{counted(len(query.rows), 'pair')} of runs of one task with one seed.",
             f"{recipe.measured} Geometric mean over tasks, each the mean of its seeds. The interval holds "
             f"{_LEVEL:.0%} of {_RESAMPLES} bootstrap samples of the logarithms, drawn by tasks and then by seeds; with "
-            f"fewer than {_FEWEST_TASKS} tasks or {_FEWEST_PAIRS} pairs there is none. The picture has 40 at most.",
+            f"fewer than {_MIN_TASKS} tasks or {_MIN_PAIRS} pairs there is none. The picture has 40 at most.",
             (query,),
             Table.of(
                 ("pair", "ratio", "95 % interval", "tasks", "pairs", "trials", "one found nothing"), map(_row, found)
@@ -52,7 +52,7 @@ def section_of_pairs(recipe: Recipe, reader: str) -> Section:
 
 
 def _compare(names: tuple[str, str], rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Returns the comparison of two presets; None if there is no task on which both found a config."""
+    """Return the comparison of two presets; None if there is no task on which both found a config."""
     ratios: dict[str, list[float]] = {}
     for row in rows:
         if row["one_latency_s"] and row["other_latency_s"]:
@@ -61,7 +61,7 @@ def _compare(names: tuple[str, str], rows: list[dict[str, Any]]) -> dict[str, An
         return None
     pairs = sum(map(len, ratios.values()))
     middle, low, high = mean_interval(list(ratios.values()))
-    told = len(ratios) >= _FEWEST_TASKS and pairs >= _FEWEST_PAIRS
+    told = len(ratios) >= _MIN_TASKS and pairs >= _MIN_PAIRS
     better = names[0] if low > 0 else names[1] if high < 0 else None
     budgets = sorted({row["trials"] for row in rows})
     return {
@@ -88,7 +88,7 @@ def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def mean_interval(groups: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Returns the mean of the groups' means and its 95 % interval.
+    """Return the mean of the groups' means and its 95 % interval.
 
     Groups are drawn with replacement, and then the values of each drawn group: what differs between tasks is no chance
     that more seeds would remove (Efron and Tibshirani 1993, chapter 8). No group is empty.

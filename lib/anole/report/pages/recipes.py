@@ -31,7 +31,7 @@ _COUNTS: Mapping[str, Callable[[Sequence[Any]], int]] = {
 
 
 def section_of(recipe: Recipe, reader: str) -> Section:
-    """Returns the section that answers a question."""
+    """Return the section that answers a question."""
     return Section(recipe.name, recipe.question, reader, partial(_make, recipe))
 
 
@@ -56,7 +56,7 @@ def _make(recipe: Recipe, source: ReportSource) -> list[Shown]:
 
 
 def _counted(count: str, rows: Sequence[Row]) -> str:
-    """Returns what is counted of rows, such as ``3 builds`` for ``count build``."""
+    """Return what is counted of rows, such as ``3 builds`` for ``count build``."""
     how, _, noun = count.partition(" as ")
     function, _, column = how.partition(" ")
     number = _COUNTS[function]([row[column] for row in rows] if column else rows)
@@ -64,7 +64,7 @@ def _counted(count: str, rows: Sequence[Row]) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
-    """Returns the columns that have a value in any row."""
+    """Return the columns that have a value in any row."""
     kept = [column for column in columns if any(row[column] is not None for row in rows)]
     return Table.of(map(_title, kept), ([cell(row[column]) for column in kept] for row in rows))
 
@@ -75,7 +75,7 @@ def _title(column: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """Returns a value of the database for people."""
+    """Return a value of the database for people."""
     if value is None:
         return NONE
     if isinstance(value, float):

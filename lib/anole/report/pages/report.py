@@ -48,7 +48,7 @@ _SPEEDUPS = "select reference, speedup from model_latency order by reference"
 
 
 def write_report(database: Path, output: Path, project: Path, spec: Path | None) -> None:
-    """Writes the report of a project to a file, in place of another report.
+    """Write the report of a project to a file, in place of another report.
 
     The project is the folder with the builds and the logs, and `spec` its models.yaml, if there is one.
 
@@ -71,7 +71,7 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
 
 
 def all_sections() -> list[Section]:
-    """Returns Anole's own sections and those that kinds of targets add, reader by reader."""
+    """Return Anole's own sections and those that kinds of targets add, reader by reader."""
     recipes = read_recipes(cookbook())
     own = [
         *(section_of(recipes[name], "deployment") for name in _DEPLOYMENT),
@@ -85,7 +85,7 @@ def all_sections() -> list[Section]:
 
 
 def _is_another_file(page: Path) -> bool:
-    """Returns whether a file is there that no report wrote."""
+    """Whether a file is there that no report wrote."""
     try:
         content = read_regular(page)
     except OSError:
@@ -94,7 +94,7 @@ def _is_another_file(page: Path) -> bool:
 
 
 def _version() -> str:
-    """Returns the version after a space; nothing in a checkout that is not installed."""
+    """Return the version after a space; nothing in a checkout that is not installed."""
     try:
         return f" {version('anole')}"
     except PackageNotFoundError:
@@ -102,7 +102,7 @@ def _version() -> str:
 
 
 def shown_of(section: Section, source: ReportSource) -> Sequence[Shown]:
-    """Returns what a section shows; of a database that is too old for it, what to do."""
+    """Return what a section shows; of a database that is too old for it, what to do."""
     try:
         return section.make(source)
     except LackingError as error:
@@ -110,7 +110,7 @@ def shown_of(section: Section, source: ReportSource) -> Sequence[Shown]:
 
 
 def _title(database: Database) -> str:
-    """Returns what was built for which hardware: the names of a few models, and of many their number."""
+    """Return what was built for which hardware: the names of a few models, and of many their number."""
     rows = database.query(_BUILT).rows
     models, targets = (list(dict.fromkeys(names)) for names in zip(*rows, strict=True)) if rows else ([], [])
     what = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
@@ -118,7 +118,7 @@ def _title(database: Database) -> str:
 
 
 def _tiles(database: Database) -> Mapping[str, str]:
-    """Returns the summary's figures by their names."""
+    """Return the summary's figures by their names."""
     speedups: dict[str, list[float]] = {}
     for reference, speedup in database.query(_SPEEDUPS).rows:
         speedups.setdefault(reference, []).append(speedup)

@@ -49,7 +49,7 @@ def _builds(source: ReportSource) -> Shown:
 
 
 def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[tuple[str, str, str]]:
-    """Yields the first stage that has not been done for a build, and why, if one is left."""
+    """Yield the first stage that has not been done for a build, and why, if one is left."""
     folder, name = pipeline.project, build.name
     stages = {
         "extract": (pipeline.manifest(build), f"{build.model}-{build.target}"),
@@ -73,7 +73,7 @@ def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[t
 
 
 def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
-    """Returns what a stage that left no message waits for."""
+    """Return what a stage that left no message waits for."""
     if stage == "extract":
         return "not done yet"
     try:
@@ -88,7 +88,7 @@ def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
 
 
 def _log_of(receipt: Path) -> Path:
-    """Returns the log of the job that writes a receipt, as `rules/tune.smk` names it."""
+    """Return the log of the job that writes a receipt, as `rules/tune.smk` names it."""
     _, folder, *names = receipt.with_suffix(".log").parts
     return Path("logs/tune", *names) if folder == "tuned" else Path("logs/tune_together", "-".join(names))
 

@@ -50,7 +50,7 @@ class AdaptiveEvaluator:
     slow_factor: Annotated[float, Range(1)] | None = None
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Times one kernel."""
+        """Time one kernel."""
         latency_s = timer(1)
         numbers: list[int] = []
         costs_s: list[float] = []
@@ -64,7 +64,7 @@ class AdaptiveEvaluator:
         return Timing(latency_s, std_s, std_s / float(np.mean(costs_s)), len(costs_s))
 
     def _runs(self, latency_s: float, left_s: float) -> int:
-        """Returns the number of runs of the next micro-batch."""
+        """Return the number of runs of the next micro-batch."""
         fitting = int(left_s / max(latency_s, _SHORTEST_S))
         wanted = self.micro_batch
         if self.micro_batch_s is not None:
@@ -81,7 +81,7 @@ class AdaptiveEvaluator:
 
 
 def stability(numbers: Sequence[int], costs_s: Sequence[float]) -> float:
-    """Returns the coefficient of variation of the speed since the start, taken after each of n micro-batches.
+    """Return the coefficient of variation of the speed since the start, taken after each of n micro-batches.
 
     AdaTune's CV(Perf_1 .. Perf_n) with Perf_i = runs so far * FLOP / Time(i), from which the FLOP cancels out. The mean
     seconds are of one run.

@@ -31,7 +31,7 @@ class Fixed:
     max_s: Annotated[float, Range(0)] | None = None
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Times one kernel."""
+        """Time one kernel."""
         first_s = timer(1)
         number = self.number
         if self.max_s is not None:

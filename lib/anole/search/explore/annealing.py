@@ -46,7 +46,7 @@ class Annealing:
     n_candidates: Annotated[int, Range(1)] = 128
 
     def start(self, space: Space) -> Explorer:
-        """Returns the explorer, ready to tune one task."""
+        """Return the explorer, ready to tune one task."""
         return AnnealingExplorer(self, space)
 
 
@@ -59,7 +59,7 @@ class AnnealingExplorer:
         self._points: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns the best configs that the chains visited, or uniform ones before the surrogate's first fit."""
+        """Return the best configs that the chains visited, or uniform ones before the surrogate's first fit."""
         settings = self.settings
         if not surrogate.fitted:
             return draw(history, settings.n_candidates, rng)
@@ -84,7 +84,7 @@ class AnnealingExplorer:
         return frontier.candidates(steps=step, converged_at=converged_at(bests))
 
     def _move(self, points: Vectors, rng: np.random.Generator) -> Vectors:
-        """Returns a valid neighbour for each chain, which differs in one random knob.
+        """Return a valid neighbour for each chain, which differs in one random knob.
 
         A chain that draws no valid neighbour stays where it is for this step.
         """

@@ -28,7 +28,7 @@ class ByMerit(Stateless):
     n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns the candidates, whose scores are zero, for nothing was predicted."""
+        """Return the candidates, whose scores are zero, for nothing was predicted."""
         vectors = history.space.foremost(self.n_candidates, rng, exclude=history.visited)
         if not len(vectors):
             return draw(history, self.n_candidates, rng)

@@ -30,7 +30,7 @@ class ContextualAnnealing(Annealing):
     n_probes: Annotated[int, Range(1)] = 20
 
     def start(self, space: Space) -> Explorer:
-        """Returns the explorer, ready to tune one task."""
+        """Return the explorer, ready to tune one task."""
         return _ContextualExplorer(self, space)
 
 

@@ -39,7 +39,7 @@ class Descent(Stateless):
     n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns neighbours, those of the fastest first, among configs of most merit; nothing is predicted of them."""
+        """Return neighbours, those of the fastest first, among configs of most merit; nothing is predicted of them."""
         space, fastest = history.space, np.argsort(-history.gflops, kind="stable")[: self.n_best]
         taken = set(history.visited.tolist())
         near = chain.from_iterable(_neighbours(space, history.vectors[row]) for row in fastest if history.gflops[row])
@@ -51,7 +51,7 @@ class Descent(Stateless):
 
 
 def _neighbours(space: Space, vector: NDArray[np.int64]) -> Iterator[Vectors]:
-    """Yields the valid index vectors, shape (n_knobs,), that differ from one in one knob, by one value."""
+    """Yield the valid index vectors, shape (n_knobs,), that differ from one in one knob, by one value."""
     steps = np.concatenate([np.eye(len(vector), dtype=np.int64), -np.eye(len(vector), dtype=np.int64)])
     near = vector + steps
     near = near[((near >= 0) & (near < space.cardinalities)).all(axis=1)]

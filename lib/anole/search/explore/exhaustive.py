@@ -11,7 +11,7 @@ from anole.search.explore.by_merit import ByMerit
 from anole.search.roles import Candidates, History, Surrogate
 from anole.search.settings import Range, Stateless
 
-_MOST = 1 << 26
+_MAX_CONFIGS = 1 << 26
 """The most configs of a space that is enumerated, which takes a minute or so; others are searched at random."""
 
 
@@ -30,7 +30,7 @@ class Exhaustive(Stateless):
     n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns the candidates, whose scores are zero, for nothing was predicted."""
-        if history.space.size <= _MOST:
+        """Return the candidates, whose scores are zero, for nothing was predicted."""
+        if history.space.size <= _MAX_CONFIGS:
             history.space.enumerate()
         return ByMerit(self.n_candidates).propose(surrogate, history, rng)

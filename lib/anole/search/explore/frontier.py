@@ -32,11 +32,11 @@ class Frontier:
         self._watched: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
-        """Returns the number of configs that the surrogate has scored."""
+        """Return the number of configs that the surrogate has scored."""
         return len(self._scores)
 
     def score(self, vectors: Vectors) -> tuple[NDArray[np.float64], bool]:
-        """Returns the scores of valid index vectors, shape (n,), and whether they changed the watched ones."""
+        """Return the scores of valid index vectors, shape (n,), and whether they changed the watched ones."""
         indices = self._space.indices(vectors).tolist()
         unseen = {index: row for row, index in enumerate(indices) if index not in self._scores}
         changed = False
@@ -53,14 +53,14 @@ class Frontier:
         return np.array([self._scores[index] for index in indices]), changed
 
     def candidates(self, **log: float) -> Candidates:
-        """Returns the best configs, the most promising first, with the statistics of the search."""
+        """Return the best configs, the most promising first, with the statistics of the search."""
         ranking = sorted(self._best, reverse=True)
         vectors = self._space.plainest(self._space.vectors([index for _, index in ranking]))
         return Candidates(vectors, np.array([score for score, _ in ranking]), {"queries": len(self), **log})
 
 
 def converged_at(bests: Sequence[float]) -> int:
-    """Returns the step at which a search came within 1 % of the best score that it finds.
+    """Return the step at which a search came within 1 % of the best score that it finds.
 
     This is how many steps it needs to converge (RELEASE, figure 5; Chameleon, figure 7a). The highest score of each
     step is given, that of the start first.
@@ -70,7 +70,7 @@ def converged_at(bests: Sequence[float]) -> int:
 
 
 def _enter(heap: list[tuple[float, int]], entry: tuple[float, int], size: int) -> bool:
-    """Adds a scored config to a heap of at most `size` of them, if it is among the best; returns whether it is."""
+    """Add a scored config to a heap of at most `size` of them, if it is among the best; returns whether it is."""
     if len(heap) < size:
         heapq.heappush(heap, entry)
     elif entry[0] > heap[0][0]:

@@ -34,7 +34,7 @@ class GuidedAnnealing(Annealing):
     led_share: Annotated[float, Range(0, 1)] = 0.75
 
     def start(self, space: Space) -> Explorer:
-        """Returns the explorer, ready to tune one task."""
+        """Return the explorer, ready to tune one task."""
         return _GuidedExplorer(self, space)
 
 
@@ -55,6 +55,6 @@ class _GuidedExplorer(AnnealingExplorer):
 
 
 def merged(first: Vectors, second: Vectors, share: float) -> Vectors:
-    """Interleaves the rows of both in order, so that any prefix has about `share` of its rows from `first`."""
+    """Interleave the rows of both in order, so that any prefix has about `share` of its rows from `first`."""
     places = [(np.arange(len(rows)) + 0.5) / max(of, 1e-9) for rows, of in ((first, share), (second, 1.0 - share))]
     return np.concatenate([first, second])[np.argsort(np.concatenate(places), kind="stable")]

@@ -24,11 +24,11 @@ class Random(Stateless):
     n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns uniform candidates."""
+        """Return uniform candidates."""
         return draw(history, self.n_candidates, rng)
 
 
 def draw(history: History, n: int, rng: np.random.Generator) -> Candidates:
-    """Returns n uniform candidates, or as many as the space still has; their scores are zero."""
+    """Return n uniform candidates, or as many as the space still has; their scores are zero."""
     vectors = history.space.sample(n, rng, exclude=history.visited)
     return Candidates(vectors, np.zeros(len(vectors)))

@@ -62,7 +62,7 @@ class AdaptiveSampler(Stateless):
     n_random: Annotated[int, Range(0, 256)] = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns one config for each cluster, the last few of them replaced by random ones."""
+        """Return one config for each cluster, the last few of them replaced by random ones."""
         space, considered = history.space, candidates.vectors[: self.n_best]
         if not len(considered):
             return considered
@@ -90,7 +90,7 @@ class AdaptiveSampler(Stateless):
         return np.concatenate([kept, space.sample(len(chosen) - len(kept), rng, exclude=known)])
 
     def _seen(self, space: Space) -> NDArray[np.int64]:
-        """Returns the positions of the knobs that are clustered."""
+        """Return the positions of the knobs that are clustered."""
         if self.clustered == "all":
             return np.arange(len(space.knobs))
         return np.sort(np.argsort(-space.cardinalities, kind="stable")[:2])
@@ -103,7 +103,7 @@ class AdaptiveSampler(Stateless):
         space: Space,
         rng: np.random.Generator,
     ) -> Vectors:
-        """Returns the index vector of a centroid of the knobs that are clustered, valid or not, shape (n_knobs,)."""
+        """Return the index vector of a centroid of the knobs that are clustered, valid or not, shape (n_knobs,)."""
         if self.clustered == "all":
             return np.asarray(space.denormalized(centroid[None])[0])
         vector = np.array(considered[rng.integers(len(considered))])
@@ -111,12 +111,12 @@ class AdaptiveSampler(Stateless):
         return vector
 
     def _ks(self, most: int) -> range:
-        """Returns the numbers of clusters to try: at least one number, none above `most`."""
+        """Return the numbers of clusters to try: at least one number, none above `most`."""
         first = min(self.k_min, most)
         return range(first, max(first, min(self.k_max - 1, most)) + 1, self.k_step)
 
     def _representative(self, space: Space, centroid: Vectors, members: Vectors, nearest: Vectors) -> Vectors:
-        """Returns the config that represents a cluster, shape (1, n_knobs), given its centroid's, shape (n_knobs,).
+        """Return the config that represents a cluster, shape (1, n_knobs), given its centroid's, shape (n_knobs,).
 
         Its own candidates are given the most promising first, and all candidates those nearest to the centroid first.
         """
@@ -142,14 +142,14 @@ class Clusters:
     loss: float
 
     def most_promising(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Returns the clusters that have points, the one with the highest mean score, of shape (n,), first."""
+        """Return the clusters that have points, the one with the highest mean score, of shape (n,), first."""
         clusters, sizes = np.unique(self.labels, return_counts=True)
         means = np.bincount(self.labels, weights=scores)[clusters] / sizes
         return clusters[np.argsort(-means, kind="stable")]
 
 
 def find_knee(points: NDArray[np.float32], ks: Iterable[int], threshold: float, rng: np.random.Generator) -> Clusters:
-    """Returns the clusters at the knee of the loss: Chameleon's threshold-based swift meta-search.
+    """Return the clusters at the knee of the loss: Chameleon's threshold-based swift meta-search.
 
     The search ends when a step divides the loss by no more than the threshold. As in Algorithm 1, the returned clusters
     are those of the last step, which no longer paid off. The numbers of clusters to try ascend, and are at most that of
@@ -165,7 +165,7 @@ def find_knee(points: NDArray[np.float32], ks: Iterable[int], threshold: float, 
 
 
 def k_means(points: NDArray[np.float32], k: int, rng: np.random.Generator) -> Clusters:
-    """Returns k clusters of points of shape (n, n_knobs), n >= k; the result does not depend on the number of cores."""
+    """Return k clusters of points of shape (n, n_knobs), n >= k; the result does not depend on the number of cores."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 

@@ -39,7 +39,7 @@ class Confidence(Stateless):
     version: Literal[3] = 3
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns the confident among the drawn candidates, and then what replaces the others.
+        """Return the confident among the drawn candidates, and then what replaces the others.
 
         Between how many equally likely candidates the draw is in effect, the inverse of the chances' sum of squares,
         is logged beside the explorer's figures.
@@ -62,11 +62,11 @@ class Confidence(Stateless):
 
 
 def above_median(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Returns which values, shape (n,), are above their median; all, if they are equal and thus tell nothing apart."""
+    """Return which values, shape (n,), are above their median; all, if they are equal and thus tell nothing apart."""
     return np.asarray((values > np.median(values)) | (values.min() == values.max()))
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns probabilities, shape (n,), none of them 0, that grow exponentially with values of shape (n,)."""
+    """Return probabilities, shape (n,), none of them 0, that grow exponentially with values of shape (n,)."""
     grown = np.maximum(np.exp(values - values.max()), np.finfo(np.float64).tiny)
     return np.asarray(grown / grown.sum())

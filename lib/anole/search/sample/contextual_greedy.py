@@ -23,6 +23,6 @@ class ContextualGreedy(EpsilonGreedy):
     name: ClassVar[str] = "contextual"
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns what `EpsilonGreedy` does with the explorer's share."""
+        """Return what `EpsilonGreedy` does with the explorer's share."""
         epsilon = self.epsilon if candidates.epsilon is None else candidates.epsilon
         return super(ContextualGreedy, replace(self, epsilon=epsilon)).choose(candidates, history, n, rng)

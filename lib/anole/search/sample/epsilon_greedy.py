@@ -41,7 +41,7 @@ class EpsilonGreedy(Stateless):
     least_random: Annotated[int, Range(0, 256)] = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns greedily chosen candidates, and then random configs."""
+        """Return greedily chosen candidates, and then random configs."""
         n_greedy = n - min(n, max(int(self.epsilon * n), self.least_random))
         ratio = self.diversity_ratio or 1.0
         vectors, scores = candidates.vectors[: int(ratio * n)], candidates.scores[: int(ratio * n)]
@@ -55,7 +55,7 @@ class EpsilonGreedy(Stateless):
 
 
 def pick_diverse(outcomes: NDArray[np.int64], scores: NDArray[np.float64], n: int, weight: float) -> NDArray[np.int64]:
-    """Returns at most n rows that score high and together cover many values, in the order of choice.
+    """Return at most n rows that score high and together cover many values, in the order of choice.
 
     Greedy maximisation of the sum of scores + weight * number of distinct (figure, value) pairs. Outcomes have shape
     (m, n_figures), see `Space.outcomes`, and scores shape (m,).

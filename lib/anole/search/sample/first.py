@@ -19,5 +19,5 @@ class First(Stateless):
     name: ClassVar[str] = "first"
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Returns the first n candidates."""
+        """Return the first n candidates."""
         return candidates.vectors[:n]

@@ -18,7 +18,7 @@ _N_AT_ONCE = 64
 
 
 def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
-    """Yields valid configs, most probable first, if each knob's value were drawn independently by its frequency.
+    """Yield valid configs, most probable first, if each knob's value were drawn independently by its frequency.
 
     The first one is Chameleon's ``mode`` (Ahn et al., ICLR 2020, section 3.3): every knob has its most frequent
     value. That is only one config, which is soon visited; the next ones replace it.
@@ -32,7 +32,7 @@ def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
 
 
 def fresh(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -> Iterator[NDArray[np.int64]]:
-    """Yields the index vectors, shape (n_knobs,), whose identities are not taken, and marks those as taken."""
+    """Yield the index vectors, shape (n_knobs,), whose identities are not taken, and marks those as taken."""
     for vector in vectors:
         identity = int(space.identities(vector[None])[0])
         if identity not in taken:
@@ -41,7 +41,7 @@ def fresh(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -
 
 
 def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
-    """Yields all combinations of the knobs' values, valid or not, the most probable first.
+    """Yield all combinations of the knobs' values, valid or not, the most probable first.
 
     Best-first search over ranks: a knob's rank 0 is its most frequent value. A combination's successors have
     one knob's rank raised by 1, and only the last raised knob or a later one, so that each is met once.
@@ -62,7 +62,7 @@ def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
 
 
 def _ranked(column: NDArray[np.int64]) -> tuple[list[int], list[float]]:
-    """Returns a knob's values, the most frequent first (of equals the smallest), and their log frequencies."""
+    """Return a knob's values, the most frequent first (of equals the smallest), and their log frequencies."""
     values, counts = np.unique(column, return_counts=True)
     ranking = np.argsort(-counts, kind="stable")
     return values[ranking].tolist(), np.log(counts[ranking] / len(column)).tolist()

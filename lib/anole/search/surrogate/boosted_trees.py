@@ -50,7 +50,7 @@ class BoostedTrees:
     recall_at: Annotated[int, Range(1)] = 64
 
     def start(self, space: Space) -> Surrogate:
-        """Returns the surrogate, ready to tune one task."""
+        """Return the surrogate, ready to tune one task."""
         return BoostedTreesSurrogate(self, space)
 
 
@@ -67,7 +67,7 @@ class BoostedTreesSurrogate(GuardedSurrogate):
         return self._boost(history.examples())
 
     def _boost(self, examples: Examples, margins: NDArray[np.float64] | None = None) -> Model | None:
-        """Returns new trees, which are boosted from the margins of the examples, shape (n,), or else from nothing."""
+        """Return new trees, which are boosted from the margins of the examples, shape (n,), or else from nothing."""
         import xgboost
 
         settings, scores = self.settings, examples.scores
@@ -124,7 +124,7 @@ class BoostedTreesSurrogate(GuardedSurrogate):
 
 
 def _import_xgboost() -> None:
-    """Imports XGBoost without its wrappers for scikit-learn, with which it takes six times as long."""
+    """Import XGBoost without its wrappers for scikit-learn, with which it takes six times as long."""
     hides = "sklearn" not in sys.modules
     if hides:
         sys.modules["sklearn"] = None  # type: ignore[assignment]
@@ -136,7 +136,7 @@ def _import_xgboost() -> None:
 
 
 def average_recall(predicted: NDArray[Any], scores: NDArray[Any], n_top: int) -> float:
-    """Returns the mean over n = 1..n_top, or up to all m if these are fewer, of a prediction's recall at n.
+    """Return the mean over n = 1..n_top, or up to all m if these are fewer, of a prediction's recall at n.
 
     Recall at n is the share of the n best that are among the n predicted best. AutoTVM's ``a-recall``. Predictions and
     true scores have shape (m,); higher is better.

@@ -18,7 +18,7 @@ from anole.space.space import Space, Vectors
 _BEST = 1.0
 """Perf(p*), the speed of the best config measured, relative to which all speeds are."""
 
-_LEAST = 1e-6
+_MIN_IMPROVEMENT = 1e-6
 """A negligible expected improvement; the smallest divisor for relative ones."""
 
 
@@ -48,7 +48,7 @@ class Forest:
     max_features: Annotated[int, Range(1)] = 10
 
     def start(self, space: Space) -> Surrogate:
-        """Returns the surrogate, ready to tune one task."""
+        """Return the surrogate, ready to tune one task."""
         return _ForestSurrogate(self, space)
 
 
@@ -67,7 +67,7 @@ class _ForestSurrogate(GuardedSurrogate):
         # The largest expected improvement among the examples and as many configs drawn at random is the unit of scores.
         drawn = self.space.features(self.space.sample(len(examples), np.random.default_rng(0)))
         known = predict(np.concatenate([examples.features, drawn]))
-        largest = max(_LEAST, float(expected_improvement(*known, _BEST).max()))
+        largest = max(_MIN_IMPROVEMENT, float(expected_improvement(*known, _BEST).max()))
 
         def score(vectors: Vectors) -> Prediction:
             mean, std = predict(self.space.features(vectors))
@@ -78,7 +78,7 @@ class _ForestSurrogate(GuardedSurrogate):
         return score
 
     def _grow(self, examples: Examples) -> Callable[[NDArray[np.float32]], Prediction]:
-        """Returns new trees: a function from features to the mean over the trees and its deviation."""
+        """Return new trees: a function from features to the mean over the trees and its deviation."""
         from sklearn.ensemble import RandomForestRegressor
 
         forest = RandomForestRegressor(
@@ -102,7 +102,7 @@ class _ForestSurrogate(GuardedSurrogate):
 
 
 def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], best: float) -> NDArray[np.float64]:
-    r"""Returns the expected improvement of n predictions, with their deviations, over the best known value.
+    r"""Return the expected improvement of n predictions, with their deviations, over the best known value.
 
     $$ EI = (\mu - f^*) \Phi(Z) + \sigma \phi(Z), \quad Z = (\mu - f^*) / \sigma $$
 
@@ -135,12 +135,12 @@ class Jackknife:
 
     def __init__(self, counts: NDArray[np.int64]) -> None:
         n_trees, n_examples = counts.shape
-        centred = counts - 1.0
+        centered = counts - 1.0
         chance = n_examples * counts.var(axis=0).mean() * np.eye(n_trees)
-        self._form: NDArray[np.float64] = (centred @ centred.T - chance) / n_trees**2
+        self._form: NDArray[np.float64] = (centered @ centered.T - chance) / n_trees**2
 
     def variance(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the variances, shape (n,), of the mean predictions of trees, shape (n, n_trees)."""
+        """Return the variances, shape (n,), of the mean predictions of trees, shape (n, n_trees)."""
         deviations = predicted - predicted.mean(axis=1, keepdims=True)
         # Tree by tree: a product of matrices would round differently for one config and for many.
         terms = [deviations[:, tree] * (deviations * row).sum(axis=1) for tree, row in enumerate(self._form)]

@@ -30,7 +30,7 @@ class GuardedSurrogate(ABC):
 
     @abstractmethod
     def _learn(self, history: History) -> Model | None:
-        """Returns a model that is fitted to a history; None without a success to learn from."""
+        """Return a model that is fitted to a history; None without a success to learn from."""
 
     @property
     def fitted(self) -> bool:
@@ -38,7 +38,7 @@ class GuardedSurrogate(ABC):
         return self._model is not None
 
     def fit(self, history: History) -> None:
-        """Replaces the model."""
+        """Replace the model."""
         self._model = None
         try:
             self._model = self._learn(history)
@@ -46,11 +46,11 @@ class GuardedSurrogate(ABC):
             self._give_up()
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns the scores, shape (n,), of index vectors of shape (n, n_knobs)."""
+        """Return the scores, shape (n,), of index vectors of shape (n, n_knobs)."""
         return self._predict(vectors)[0]
 
     def spread(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns the deviations of the predictions, shape (n,)."""
+        """Return the deviations of the predictions, shape (n,)."""
         return self._predict(vectors)[1]
 
     def _predict(self, vectors: Vectors) -> Prediction:
@@ -62,7 +62,7 @@ class GuardedSurrogate(ABC):
         return self._unlearned(vectors), np.zeros(len(vectors))
 
     def _unlearned(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns the scores without a model, shape (n,)."""
+        """Return the scores without a model, shape (n,)."""
         return np.zeros(len(vectors))
 
     def _give_up(self) -> None:

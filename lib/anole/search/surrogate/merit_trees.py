@@ -28,7 +28,7 @@ class MeritTrees(BoostedTrees):
     name: ClassVar[str] = "merit_trees"
 
     def start(self, space: Space) -> Surrogate:
-        """Returns the surrogate, ready to tune one task."""
+        """Return the surrogate, ready to tune one task."""
         return _MeritTreesSurrogate(self, space) if space.merit_is_speed else super().start(space)
 
 
@@ -43,7 +43,7 @@ class _MeritTreesSurrogate(BoostedTreesSurrogate):
         self._unit = float(self._expected(drawn).max(initial=0.0)) or 1.0
 
     def _learn(self, history: History) -> Model | None:
-        """Makes the merit's unit that of the measured speeds, and boosts new trees from it.
+        """Make the merit's unit that of the measured speeds, and boosts new trees from it.
 
         What a merit leaves out is a factor, and differs between configs. The median of these factors counts. Examples
         of other tasks are left out, since they have no merit.

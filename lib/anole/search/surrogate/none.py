@@ -14,17 +14,17 @@ from anole.space.space import Vectors
 
 
 @dataclass(frozen=True)
-class Blind(Stateless):
+class NoSurrogate(Stateless):
     """Learns nothing, so that every explorer draws uniformly."""
 
     name: ClassVar[str] = "none"
     fitted: ClassVar[bool] = False
 
     def fit(self, history: History) -> None:
-        """Learns nothing."""
+        """Learn nothing."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Returns zeros, shape (n,)."""
+        """Return zeros, shape (n,)."""
         return np.zeros(len(vectors))
 
     spread = score

@@ -37,7 +37,7 @@ _RELATIVE_ERRORS = (1e-5, 1e-2)
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Returns the settings of an entry of ``targets``, see `Kind.read`; a remote processor must be fully described."""
+    """Return the settings of an entry of ``targets``, see `Kind.read`; a remote processor must be fully described."""
     entry = node.mapping()
     if "mcpu" in entry:
         entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
@@ -63,7 +63,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
 
 
 def _model_elsewhere(node: Node, remote: Remote) -> str:
-    """Returns the name of a remote processor, and checks that the entry describes it fully."""
+    """Return the name of a remote processor, and check that the entry describes it fully."""
     entry = node.mapping()
     for name in ("mcpu", "threads"):
         if name not in entry:
@@ -84,7 +84,7 @@ def describe_cpu(
     precision: str = FLOAT32,
     weights: str | None = None,
 ) -> dict[str, Any]:
-    """Returns the description of a processor as a target; it enters the keys of tasks.
+    """Return the description of a processor as a target; it enters the keys of tasks.
 
     Args:
         mcpu: LLVM's name of the processor to compile for, without other features; detected with all features if None.
@@ -94,7 +94,7 @@ def describe_cpu(
         exact: whether only algorithms are allowed that compute the operator exactly as defined; likewise.
         space: ``constrained``, or ``open`` for spaces without constraints; likewise.
         precision: of what convolutions and dense layers multiply, ``float32``, ``bf16``, or ``int8``, which stands for
-            quantised networks; likewise.
+            quantized networks; likewise.
         weights: type to which the weights of dense layers of few rows are rounded, ``int8`` or ``int4``; likewise.
 
     Raises:

@@ -10,7 +10,7 @@ from anole.host.machine import available_threads
 from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, Place, Unit, version_of
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, LocalDevice, Place, version_of
 from anole.targets.cpu.device.precision import (
     DTYPES,
     FLOAT32,
@@ -21,7 +21,7 @@ from anole.targets.cpu.device.precision import (
 )
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
-from anole.targets.cpu.templates.packed_operands import in_words, word_dtype
+from anole.targets.cpu.templates.packed_operands import with_packed_lanes, word_dtype
 from anole.targets.cpu.templates.register_tiles import is_small
 from anole.targets.kind import is_open
 from anole.task import Workload, weight_scheme
@@ -63,7 +63,7 @@ class CpuTarget:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
 
     def absence(self) -> str | None:
-        """Returns why nothing can be measured here: the processor is another one, or too little of it may be used."""
+        """Return why nothing can be measured here: the processor is another one, or too little of it may be used."""
         here, meant, usable = processor().name, self.description["model"], available_threads()
         if meant == here and self.threads <= usable:
             return None
@@ -73,7 +73,7 @@ class CpuTarget:
         )
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of a workload's template, the sum of its parts' versions.
+        """Return the version of a workload's template, the sum of its parts' versions.
 
         The sum can be the same for two spaces of a layer over time, when one part's version rises and another part is
         dropped. A fix would change the keys of tasks, so it waits until these change anyway.
@@ -83,11 +83,11 @@ class CpuTarget:
         return sum({**programs.VERSIONS, **programs.OPEN_VERSIONS}[part] for part in parts)
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Returns True: the processor runs everything."""
+        """Return True: the processor runs everything."""
         return True
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Returns a workload of float32 in the type of the target's precision, or of its whole numbers, if faster.
+        """Return a workload of float32 in the type of the target's precision, or of its whole numbers, if faster.
 
         If a dense layer should be faster with its weights stored in few bits, all else is of float32.
         """
@@ -102,30 +102,30 @@ class CpuTarget:
         return programs.narrowed(self.unit, self._threads_fed(workload), workload, dtype)
 
     def space(self, workload: Workload) -> Space:
-        """Returns the knobs of a workload."""
+        """Return the knobs of a workload."""
         return self._programs(workload).space(self.unit, self._threads_fed(workload), workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
+        """Return a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
         return self._programs(workload).default(self.unit, self._threads_fed(workload), workload)
 
     def spread(self, workload: Workload, config: Config) -> Config:
-        """Returns a config with the same packed weights that suits other sizes, too."""
+        """Return a config with the same packed weights that suits other sizes, too."""
         return programs.spread(self._threads_fed(workload), workload, config)
 
     def template(self, workload: Workload) -> Template:
-        """Returns the template of a workload's operator."""
+        """Return the template of a workload's operator."""
         return self._programs(workload).template_for(self.unit)
 
     def _programs(self, workload: Workload) -> programs.Programs:
         return programs.programs_of(self.unit, workload, self.exact, self.open)
 
     def _threads_fed(self, workload: Workload) -> int:
-        """Returns how many threads must have a share of a layer: all, or only the caller if the layer is small."""
-        return 1 if is_small(in_words(workload)) else self.threads
+        """Return how many threads must have a share of a layer: all, or only the caller if the layer is small."""
+        return 1 if is_small(with_packed_lanes(workload)) else self.threads
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Returns a function without an anchor, parallelised and vectorised where that pays."""
+        """Return a function without an anchor, parallelised and vectorized where that pays."""
         from anole.targets.cpu.default.loop_nests import Machine
         from anole.targets.cpu.default.recurrence import recurrence_tilings
         from anole.targets.cpu.default.schedule import schedule_default
@@ -137,45 +137,45 @@ class CpuTarget:
         return schedule_default(func, Machine(self.threads, FLOAT_BYTES * self.unit.lanes))
 
     def compiler_target(self) -> tvm.target.Target:
-        """Returns TVM's target."""
+        """Return TVM's target."""
         from anole.targets.cpu.device.builder import llvm_target
 
         return llvm_target(self.description)
 
     def compiler_pipeline(self) -> str:
-        """Returns TVM's name of the pipeline that lowers the target's kernels."""
+        """Return TVM's name of the pipeline that lowers the target's kernels."""
         from anole.targets.cpu.device.lowering import pipeline
 
         return pipeline()
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Returns the threads that compute the parallel loops, and maybe the products of tiles."""
+        """Return the threads that compute the parallel loops, and maybe the products of tiles."""
         from anole.targets.cpu.device.builder import runtime_objects
 
         return runtime_objects(self.description, folder)
 
     def environment(self) -> Mapping[str, str]:
-        """Returns the variables that set the thread counts: of kernels, of TVM, and of what it is compared with."""
+        """Return the variables that set the thread counts: of kernels, of TVM, and of what it is compared with."""
         return dict.fromkeys(("ANOLE_NUM_THREADS", "TVM_NUM_THREADS", "OMP_NUM_THREADS"), str(self.threads))
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        """Builds one candidate with the canonical epilogue into a shared library."""
+        """Build one candidate with the canonical epilogue into a shared library."""
         from anole.targets.cpu.device.builder import build
 
         build(self.template(workload), workload, config, self.description, artifact)
 
-    def units(self) -> Sequence[Unit]:
-        """Returns the only unit: the processor."""
-        return (Unit("cpu"),)
+    def units(self) -> Sequence[LocalDevice]:
+        """Return the only unit: the processor."""
+        return (LocalDevice("cpu"),)
 
     def runner(self, workload: Workload) -> Runner:
-        """Returns a runner of the workload's candidates in this process."""
+        """Return a runner of the workload's candidates in this process."""
         from anole.targets.cpu.device.runner import CpuRunner
 
         return CpuRunner(self.template(workload), workload)
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
-        """Returns a runner of the workload's candidates on a server's processor."""
+        """Return a runner of the workload's candidates on a server's processor."""
         from anole.targets.cpu.device.remote_runner import remote_runner
 
         return remote_runner(self.template(workload), workload, self.threads, session)

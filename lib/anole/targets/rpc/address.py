@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from anole.node import Node
 
-_MOST_PORT = 65_535
+_MAX_PORT = 65_535
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Remote:
 
     @classmethod
     def read(cls, node: Node) -> Self:
-        """Reads a mapping of ``rpc`` and, optionally, ``key`` and ``servers``.
+        """Read a mapping of ``rpc`` and, optionally, ``key`` and ``servers``.
 
         ``rpc`` is the ``host:port`` of a tracker or a server, or a list of those of servers.
 
@@ -66,7 +66,7 @@ class Remote:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self | None:
-        """Reads the value of the option ``--measure``; returns None if it is empty.
+        """Read the value of the option ``--measure``; return None if it is empty.
 
         Raises:
             SpecError: the value is not what `read` allows.
@@ -74,7 +74,7 @@ class Remote:
         return cls.read(Node(dict(plain), "", "--measure")) if plain else None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the plain form, as in models.yaml."""
+        """Return the plain form, as in models.yaml."""
         addresses = [f"{host}:{port}" for host, port in self._addresses]
         plain: dict[str, Any] = {"rpc": addresses if self.others else addresses[0]}
         if self.key is not None:
@@ -111,6 +111,6 @@ def _different(nodes: Sequence[Node]) -> list[tuple[str, int]]:
 def _address(node: Node) -> tuple[str, int]:
     address = node.text()
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
+    if not host or not port.isdecimal() or not 0 < int(port) <= _MAX_PORT:
         raise node.error(f"found {address!r}; `host:port` of a tracker or a server is expected")
     return host, int(port)

@@ -25,7 +25,7 @@ _REACH_S = 5.0
 
 
 def open_session(server: Server, session_s: float) -> rpc.RPCSession:
-    """Returns an exclusive session with a server; waits while another client has it.
+    """Return an exclusive session with a server; wait while another client has it.
 
     After `session_s` seconds, the server ends the session and whatever runs in it.
 
@@ -43,7 +43,7 @@ def open_session(server: Server, session_s: float) -> rpc.RPCSession:
 
 @contextmanager
 def telling_loss(session: rpc.RPCSession) -> Iterator[None]:
-    """Raises errors that are due to a lost session, not to a candidate, as another type.
+    """Raise errors that are due to a lost session, not to a candidate, as another type.
 
     Raises:
         TimeoutError: the server ended the session because its time was up.
@@ -88,7 +88,7 @@ class SessionRunner:
             self._data, self._bias = self._send(self.example.data), () if bias is None else (self._send(bias),)
 
     def load(self, artifact: Path, config: Config) -> SessionKernel:
-        """Sends and loads a shared library that the builder wrote."""
+        """Send and load a shared library that the builder wrote."""
         packed = self._template.pack_weight(self._workload, config, self.example.weight)
         with telling_loss(self.session):
             self.session.upload(str(artifact))
@@ -99,7 +99,7 @@ class SessionRunner:
         return SessionKernel(self, library, arguments)
 
     def latency_s(self, library: Any, arguments: tuple[Any, ...], number: int) -> float:
-        """Runs a kernel `number` times and returns the mean seconds of one run, by the device's own clock."""
+        """Run a kernel `number` times and return the mean seconds of one run, by the device's own clock."""
         if not self._is_warm:
             ends_s = time.perf_counter() + self._conditions.warm_up_s
             while time.perf_counter() < ends_s:
@@ -125,12 +125,12 @@ class SessionKernel:
     arguments: tuple[Any, ...]
 
     def relative_error(self) -> float:
-        """Runs the candidate once and returns the relative L2 distance from the reference."""
+        """Run the candidate once and returns the relative L2 distance from the reference."""
         with telling_loss(self.runner.session):
             self.library["main"](*self.arguments)
             return self.runner.example.relative_error(self.arguments[-1].numpy())
 
     def __call__(self, number: int) -> float:
-        """Runs the candidate `number` times and returns the mean seconds of one run."""
+        """Run the candidate `number` times and return the mean seconds of one run."""
         with telling_loss(self.runner.session):
             return self.runner.latency_s(self.library, self.arguments, number)

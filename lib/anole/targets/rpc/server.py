@@ -17,7 +17,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
-    """Serves until it is interrupted.
+    """Serve until it is interrupted.
 
     When one of its sessions ends by a signal, as that of a crashed candidate does, TVM's server stops listening but
     does not end. Its process is therefore made to end and is replaced.
@@ -55,7 +55,7 @@ def _serve_once(host: str, port: int, tracker: Remote | None) -> None:
 
 
 def _prepare() -> None:
-    """Lets sessions start at once, and the server's process end when its listening thread fails."""
+    """Let sessions start at once, and the server's process end when its listening thread fails."""
     # Python 3.14 would import TVM anew for every session, which takes seconds.
     multiprocessing.set_start_method("fork")
     threading.excepthook = lambda _: os._exit(1)

@@ -44,11 +44,11 @@ class Tracker:
         return self._socket
 
     def close(self) -> None:
-        """Closes the connection; a request that was not granted lapses."""
+        """Close the connection; a request that was not granted lapses."""
         self._socket.close()
 
     def count(self) -> tuple[int, int]:
-        """Returns how many servers of the key there are, and how many of them are free.
+        """Return how many servers of the key there are, and how many of them are free.
 
         Raises:
             DeviceLostError: there is none, or the tracker does not answer.
@@ -64,12 +64,12 @@ class Tracker:
         return known.count(self._key), free
 
     def request(self) -> None:
-        """Asks for a server; requests are granted in the order in which the tracker received them."""
+        """Ask for a server; requests are granted in the order in which the tracker received them."""
         with self._reaching():
             self._send([REQUEST, self._key, "", 1])
 
     def granted(self) -> Server:
-        """Waits until the request is granted and returns the server."""
+        """Wait until the request is granted and returns the server."""
         with self._reaching():
             host, port, match_key = self._receive()
             return Server(str(host), int(port), str(match_key))
@@ -116,7 +116,7 @@ class Tracker:
 
 
 def count_servers(remote: Remote) -> tuple[int, int]:
-    """Returns how many servers of its key a tracker has, and how many of them are free.
+    """Return how many servers of its key a tracker has, and how many of them are free.
 
     Raises:
         DeviceLostError: there is none, or the tracker does not answer.

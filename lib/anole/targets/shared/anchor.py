@@ -17,17 +17,17 @@ SBlockRV = Any
 
 
 def find_anchor(sch: s_tir.Schedule) -> SBlockRV:
-    """Returns the anchor operator's block."""
+    """Return the anchor operator's block."""
     return next(block for block in blocks_of(sch) if ANCHOR in sch.get(block).annotations)
 
 
 def find_block(sch: s_tir.Schedule, name: str) -> SBlockRV | None:
-    """Returns the block with a name, or None."""
+    """Return the block with a name, or None."""
     return next((block for block in blocks_of(sch) if sch.get(block).name_hint == name), None)
 
 
 def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
-    """Fuses everything after the anchor into one block and returns it; the anchor's result becomes thread-local.
+    """Fuse everything after the anchor into one block and return it; the anchor's result becomes thread-local.
 
     If nothing follows the anchor, a block that copies its result is added. Blocks that compute other operands of the
     epilogue, such as a residual's scale, are inlined into it.
@@ -49,7 +49,7 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
 
 
 def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
-    """Returns NHWC data with its zero padding, also up to a number of channels, computed by a block named ``pad``."""
+    """Return NHWC data with its zero padding, also up to a number of channels, computed by a block named ``pad``."""
     channels = channels or w.in_channels
     if not any(w.padding) and channels == w.in_channels:
         return data
@@ -71,7 +71,7 @@ def convolve(
     name: str = "conv2d",
     first_channel: Callable[[Any], Any] | None = None,
 ) -> te.Tensor:
-    """Returns the convolution of padded NHWC data with weights in panels, as NHWC; its block is marked as the anchor.
+    """Return the convolution of padded NHWC data with weights in panels, as NHWC; its block is marked as the anchor.
 
     Args:
         w: the convolution.
@@ -104,25 +104,25 @@ def convolve(
 
 
 def crop(result: te.Tensor, *shape: Any) -> te.Tensor:
-    """Returns the part of a result that has this shape, from its first element on."""
+    """Return the part of a result that has this shape, from its first element on."""
     if all(is_same_extent(own, other) for own, other in zip(result.shape, shape, strict=True)):
         return result
     return te.compute(shape, lambda *at: result[at], name="crop")
 
 
 def is_same_extent(one: Any, other: Any) -> bool:
-    """Returns whether two extents, numbers or expressions, are the same for sure."""
+    """Whether two extents, numbers or expressions, are the same for sure."""
     known = [isinstance(each, (int, tirx.IntImm)) for each in (one, other)]
     return int(one) == int(other) if all(known) else not any(known) and tvm_ffi.structural_equal(one, other)
 
 
 def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:
-    """Returns the only function of a schedule."""
+    """Return the only function of a schedule."""
     return sch.mod["main"]
 
 
 def _inline_operands(sch: s_tir.Schedule, epilogue: SBlockRV, anchor: SBlockRV) -> None:
-    """Inlines all blocks that the epilogue reads besides the anchor, and those that they read in turn."""
+    """Inline all blocks that the epilogue reads besides the anchor, and those that they read in turn."""
     own = sch.get_sref(anchor)
     while operands := [block for block in sch.get_producers(epilogue) if not sch.get_sref(block).same_as(own)]:
         for block in operands:

@@ -13,13 +13,13 @@ from tvm import te, tirx
 from anole.errors import MachineError
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.shared.reference import data_shape
 from anole.targets.shared.packed_lanes import packed_dtype
+from anole.targets.shared.reference import data_shape
 from anole.task import Workload
 
 
 def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
-    """Returns the unscheduled kernel: the anchor and the canonical epilogue.
+    """Return the unscheduled kernel: the anchor and the canonical epilogue.
 
     With a constant weight, the epilogue is bias and relu, and the parameters are data, packed weight, bias (out
     channels,) and output. A product of two computed tensors has no epilogue, because the softmax that follows it in
@@ -38,7 +38,7 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
 
 
 def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-    """Links objects into a shared library with the bare linker; a compiler driver takes as long as LLVM does.
+    """Link objects into a shared library with the bare linker; a compiler driver takes as long as LLVM does.
 
     Whatever goes wrong is a MachineError: a shared library may refer to whatever it likes.
     """
@@ -46,7 +46,7 @@ def link(output: str, objects: Sequence[str], options: Sequence[str] | None = No
 
 
 def run_tool(kind: str, command: Sequence[str]) -> None:
-    """Runs a tool of a kind, such as ``linker``, that builds libraries; its failure is a MachineError."""
+    """Run a tool of a kind, such as ``linker``, that builds libraries; its failure is a MachineError."""
     tool = f"the {kind} {command[0]}"
     try:
         made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -64,12 +64,12 @@ def find_compiler() -> str:
 
 
 def find_linker() -> str:
-    """Returns the path of the linker; raises MachineError if there is none."""
+    """Return the path of the linker; raise MachineError if there is none."""
     return find_tool("linker", ("ld", "cc"), "binutils or a C compiler")
 
 
 def find_tool(kind: str, names: Sequence[str], package: str) -> str:
-    """Returns the path of the first tool of a kind that is there; raises MachineError if none is."""
+    """Return the path of the first tool of a kind that is there; raises MachineError if none is."""
     for name in names:
         if (found := shutil.which(name)) is not None:
             return found

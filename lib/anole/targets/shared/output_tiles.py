@@ -54,7 +54,7 @@ class OutputTiles:
 
     @classmethod
     def of(cls, w: Conv2d, size: int, in_block: int) -> Self:
-        """Returns the tiles of the given size; `in_block` of them are computed together."""
+        """Return the tiles of the given size; `in_block` of them are computed together."""
         rows, columns = grid(w, size)
         count = tile_count(w, size)
         return cls(size, w.kernel[0], w.dilation, rows, columns, count, (count + in_block - 1) // in_block, in_block)
@@ -68,11 +68,11 @@ class OutputTiles:
         return (self.blocks * self.in_block,) if isinstance(self.count, int) else (self.blocks, self.in_block)
 
     def joined(self, *places: Any) -> Any:
-        """Returns the number of the tile at a place along the axes."""
+        """Return the number of the tile at a place along the axes."""
         return places[0] if len(places) == 1 else places[0] * self.in_block + places[1]
 
     def parted(self, number: Any) -> tuple[Any, ...]:
-        """Returns the place of a tile along the axes."""
+        """Return the place of a tile along the axes."""
         return (number,) if len(self.axes) == 1 else (number // self.in_block, number % self.in_block)
 
     @property
@@ -81,17 +81,17 @@ class OutputTiles:
         return self.size + self.taps - 1
 
     def number(self, image: Any, y: Any, x: Any) -> Any:
-        """Returns the number of the tile that an output is in."""
+        """Return the number of the tile that an output is in."""
         (d_y, d_x), size = self.dilation, self.size
         image = (image * d_y + y % d_y) * d_x + x % d_x
         return (image * self.rows + y // (d_y * size)) * self.columns + x // (d_x * size)
 
     def within(self, y: Any, x: Any) -> tuple[Any, Any]:
-        """Returns the row and the column of an output within its tile."""
+        """Return the row and the column of an output within its tile."""
         return y // self.dilation[0] % self.size, x // self.dilation[1] % self.size
 
     def first(self, number: Any) -> tuple[Any, Any, Any]:
-        """Returns the image, the row and the column of a tile's first output; the next is a dilation further."""
+        """Return the image, the row and the column of a tile's first output; the next is a dilation further."""
         (d_y, d_x), image = self.dilation, number // (self.rows * self.columns)
         row, column = number // self.columns % self.rows, number % self.columns
         y, x = row * (self.size * d_y) + image // d_x % d_y, column * (self.size * d_x) + image % d_x
@@ -99,11 +99,11 @@ class OutputTiles:
 
 
 def grid(w: Conv2d, size: Any) -> tuple[Any, Any]:
-    """Returns the rows and columns of tiles of this size, or of each of n sizes, in every so many rows and columns."""
+    """Return the rows and columns of tiles of this size, or of each of n sizes, in every so many rows and columns."""
     return -(-w.out_height // (w.dilation[0] * size)), -(-w.out_width // (w.dilation[1] * size))
 
 
 def tile_count(w: Conv2d, size: Any) -> Any:
-    """Returns the number of tiles of this size, or of each of n sizes, in all images."""
+    """Return the number of tiles of this size, or of each of n sizes, in all images."""
     rows, columns = grid(w, size)
     return w.batch * w.dilation[0] * w.dilation[1] * rows * columns

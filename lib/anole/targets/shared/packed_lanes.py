@@ -33,7 +33,7 @@ for _name, _ in DOTS.values():
 
 
 def product(dtype: str, left: Any, right: Any) -> Any:
-    """Returns the product of two numbers, or the dot product of two words, of a type."""
+    """Return the product of two numbers, or the dot product of two words, of a type."""
     if dtype not in DOTS:
         return left * right
     operator, result = DOTS[dtype]
@@ -41,23 +41,23 @@ def product(dtype: str, left: Any, right: Any) -> Any:
 
 
 def is_dot(call: Any) -> bool:
-    """Returns whether a call is a dot product of two words."""
+    """Whether a call is a dot product of two words."""
     return any(getattr(call.op, "name", None) == operator for operator, _ in DOTS.values())
 
 
 def is_word(call: Any) -> bool:
-    """Returns whether a call reads a word, see `word_of`."""
+    """Whether a call reads a word, see `word_of`."""
     named = getattr(getattr(call, "op", None), "name", None)
     return named == "tirx.reinterpret" and isinstance(call.args[0], tirx.Shuffle)
 
 
 def first_number(word: Any) -> Any:
-    """Returns the load of a word, or that of its first number."""
+    """Return the load of a word, or that of its first number."""
     return word.args[0].vectors[0] if is_word(word) else word
 
 
 def packed_dtype(workload: Workload) -> str:
-    """Returns the type of a workload's second operand: words of narrow constants, or what computed numbers have."""
+    """Return the type of a workload's second operand: words of narrow constants, or what computed numbers have."""
     if not workload.constant_weight:
         return weight_dtype(workload.dtype)
     is_plain = weight_scheme(workload) is None and sum_dtype(workload.dtype) == workload.dtype
@@ -65,5 +65,5 @@ def packed_dtype(workload: Workload) -> str:
 
 
 def word_of(numbers: Sequence[Any]) -> Any:
-    """Returns the word that holds numbers, which lie one after another in memory, the first in its lowest bits."""
+    """Return the word that holds numbers, which lie one after another in memory, the first in its lowest bits."""
     return tirx.reinterpret("int32", tirx.Shuffle(list(numbers), list(range(len(numbers)))))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from anole.codec import decode, encode
 from anole.keys import canonical_json
-from anole.codec import from_plain, to_plain
 
 RECURRENCE = "anole.recurrence"
 """The attribute of a function that holds the description as JSON; a target may replace the function by its own."""
@@ -58,8 +58,8 @@ class Recurrence:
         reset_after: whether a GRU resets after the product with the state (ONNX: ``linear_before_reset``).
         peepholes: whether an LSTM's gates see the cell.
         lengths: whether sequences have lengths of their own.
-        quantized: whether the state is quantised to 8 bits in each step, see `parameters`.
-        weight_dtype: the type of the recurrent weights; a type of integers only if the layer is quantised.
+        quantized: whether the state is quantized to 8 bits in each step, see `parameters`.
+        weight_dtype: the type of the recurrent weights; a type of integers only if the layer is quantized.
         steps_symbol, batch_symbol: the names of the symbols that the length and the number of sequences are where they
             vary; `steps` and `batch` are then the usual ones.
     """
@@ -107,7 +107,7 @@ class Recurrence:
         """The kernel's operands.
 
         ``projected`` is the product of the inputs and the weights W with all biases but that of `reset_after`;
-        ``recurrent`` the weights R, block by block. If the state is quantised, they are integers less their zero
+        ``recurrent`` the weights R, block by block. If the state is quantized, they are integers less their zero
         point, and ``scales`` holds their scales.
         """
         extents = self._extents
@@ -144,11 +144,11 @@ class Recurrence:
         return {"t": steps, "n": batch, "d": self.directions}
 
     def to_json(self) -> str:
-        """Returns the description as text, from which `recurrence_of` makes it again."""
-        return canonical_json(to_plain(self))
+        """Return the description as text, from which `recurrence_of` makes it again."""
+        return canonical_json(encode(self))
 
 
 def recurrence_of(func: Any) -> Recurrence | None:
-    """Returns the recurrence that a function of TVM computes, or None if it is no recurrent kernel."""
+    """Return the recurrence that a function of TVM computes, or None if it is no recurrent kernel."""
     text = func.attrs.get(RECURRENCE) if func.attrs else None
-    return None if text is None else from_plain(Recurrence, json.loads(str(text)))
+    return None if text is None else decode(Recurrence, json.loads(str(text)))

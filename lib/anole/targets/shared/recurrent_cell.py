@@ -20,7 +20,7 @@ Gate = Callable[[int], Value]
 
 
 def _softplus(x: Value, own: Activation) -> Value:
-    """Computes log(1 + exp(x)) so that the exponential is never infinite."""
+    """Compute log(1 + exp(x)) so that the exponential is never infinite."""
     inner = const(1) + bound(-tirx.abs(x), polynomials.exp)
     return tirx.max(x, const(0)) + bound(inner, polynomials.logarithm)
 
@@ -49,7 +49,7 @@ class CellEquations:
         self._activations = recurrence.activations[direction]
 
     def next_c(self, gate: Gate, c: Value, peephole: Gate) -> Value:
-        """Returns an LSTM's next cell, where `gate` is what a gate's function is applied to, without peepholes."""
+        """Return an LSTM's next cell, where `gate` is what a gate's function is applied to, without peepholes."""
 
         def with_input(taken: Value) -> Value:
             if self._recurrence.coupled:
@@ -61,15 +61,15 @@ class CellEquations:
         return bound(self._activate(0, self._seeing(gate, INPUT, c, peephole)), with_input)
 
     def h_of_c(self, gate: Gate, c: Value, peephole: Gate) -> Value:
-        """Returns an LSTM's next state from its next cell."""
+        """Return an LSTM's next state from its next cell."""
         return self._activate(0, self._seeing(gate, OUTPUT, c, peephole)) * self._activate(2, c, clips=False)
 
     def opening(self, gate: Value) -> Value:
-        """Returns how far a GRU's update or reset gate is open, or a plain recurrent network's next state."""
+        """Return how far a GRU's update or reset gate is open, or a plain recurrent network's next state."""
         return self._activate(0, gate)
 
     def mixed(self, update: Value, candidate: Value, h: Value) -> Value:
-        """Returns a GRU's next state, where `candidate` is what the hidden gate's function is applied to."""
+        """Return a GRU's next state, where `candidate` is what the hidden gate's function is applied to."""
         return bound(update, lambda z: (const(1) - z) * self._activate(1, candidate) + z * h)
 
     def _seeing(self, gate: Gate, which: int, c: Value, peephole: Gate) -> Value:

@@ -35,7 +35,7 @@ class Tiling:
         rows: rows of the batch that are computed together; the last of them may lie beyond the batch.
         blocks: blocks of hidden units whose sums are in registers together; they divide all blocks.
         strands: parts of the batch that go through all steps on their own, with the same number of tiles. A state is
-            quantised for the whole batch, which then is one part.
+            quantized for the whole batch, which then is one part.
         parts: parts into which threads divide each step's tiles, instead of directions and strands; 1 for strands.
             They divide the tiles of all directions; where the batch varies, those of a single tile of rows.
     """
@@ -49,7 +49,7 @@ class Tiling:
 def recurrent_kernel(
     recurrence: Recurrence, tiling: Tiling | None = None, of_one: Tiling | None = None
 ) -> tirx.PrimFunc:
-    """Returns the kernel of a recurrence; its parameters are the recurrence's, and then its results.
+    """Return the kernel of a recurrence; its parameters are the recurrence's, and then its results.
 
     Args:
         recurrence: the recurrence.
@@ -71,7 +71,7 @@ def recurrent_kernel(
 
 @contextmanager
 def recurrent_function(recurrence: Recurrence) -> Iterator[tuple[IRBuilder, Arguments]]:
-    """Opens a function that is marked as the kernel of a recurrence; yields its builder and its operands."""
+    """Open a function that is marked as the kernel of a recurrence; yields its builder and its operands."""
     with IRBuilder() as builder, T.prim_func(is_private=True, s_tir=True):
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, RECURRENCE: recurrence.to_json()})
         yield builder, Arguments.declared(recurrence)
@@ -89,7 +89,7 @@ class _Kernel(RecurrentStep):
         self._groups = recurrence.blocks // tiling.blocks
 
     def write(self) -> None:
-        """Writes the whole kernel."""
+        """Write the whole kernel."""
         if self._tiling.parts > 1:
             self._write_shared()
         else:
@@ -134,7 +134,7 @@ class _Kernel(RecurrentStep):
         super()._multiply(step, direction, first_row, group, gates)
 
     def _prefetch(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
-        """Writes prefetches of states that other threads computed, and of the next step's products of the inputs.
+        """Write prefetches of states that other threads computed, and of the next step's products of the inputs.
 
         The processor's own prefetcher finds neither: the former are too short, and the latter lie far apart.
         """
@@ -165,7 +165,7 @@ class _Kernel(RecurrentStep):
 
 
 def in_turns(step: Value, at: Value, extent: Value) -> Value:
-    """Returns the position of a loop that goes forwards in even steps and backwards in odd ones.
+    """Return the position of a loop that goes forwards in even steps and backwards in odd ones.
 
     A step then begins with the weights that the one before ended with, which the caches still hold. With weights a
     little larger than a cache, the same order in every step would find none of them there.

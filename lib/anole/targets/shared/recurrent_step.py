@@ -17,7 +17,7 @@ from anole.targets.shared.recurrence import LANES, Parameter, Recurrence
 from anole.targets.shared.recurrent_cell import HIDDEN, RESET, UPDATE, CellEquations
 
 _LEVELS = 255
-"""Steps between the least and the greatest value of a state that is quantised to 8 bits."""
+"""Steps between the least and the greatest value of a state that is quantized to 8 bits."""
 
 Place = tuple[Value, Value, Value]
 """A direction, a row of the batch and a hidden unit."""
@@ -41,7 +41,7 @@ class Arguments:
 
     @classmethod
     def declared(cls, recurrence: Recurrence) -> Arguments:
-        """Declares the operands of a recurrence."""
+        """Declare the operands of a recurrence."""
         names = {recurrence.steps_symbol, recurrence.batch_symbol} - {None}
         symbols = {name: tirx.Var(name, "int64") for name in names}
         buffers = {each.name: _argument(each, symbols) for each in (*recurrence.parameters, *recurrence.results)}
@@ -53,7 +53,7 @@ class RecurrentStep(ABC):
 
     Its buffers, besides the parameters: ``h`` (halves, *slots), the states before even and odd steps; ``c``, an LSTM's
     cells; ``factor``, what the recurrent weights are multiplied with where that is not ``h``; ``update``, a GRU's
-    update gate; ``scale``, that of each direction's quantised states; ``sums``, of the gates of a tile.
+    update gate; ``scale``, that of each direction's quantized states; ``sums``, of the gates of a tile.
     """
 
     def __init__(self, recurrence: Recurrence, arguments: Arguments) -> None:
@@ -68,7 +68,7 @@ class RecurrentStep(ABC):
         self._sums: Any = None
 
     def _allocate(self, slots: Sequence[Value], scope: str = "global") -> None:
-        """Allocates the buffers, of which those of states have the shape `slots` and are in the given scope."""
+        """Allocate the buffers, of which those of states have the shape `slots` and are in the given scope."""
         own = self._own
 
         def states(*shape: int) -> Any:
@@ -84,22 +84,22 @@ class RecurrentStep(ABC):
     def _tile(
         self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
     ) -> AbstractContextManager[tuple[Place, Sums]]:
-        """Opens loops over a tile of rows and a group of hidden units; yields the place of each, and of its sums."""
+        """Open loops over a tile of rows and a group of hidden units; yield the place of each, and of its sums."""
 
     @abstractmethod
     def _allocated_sums(self) -> Any:
-        """Returns a buffer for the sums of a tile."""
+        """Return a buffer for the sums of a tile."""
 
     def _slot(self, place: Place) -> tuple[Value, ...]:
-        """Returns where a place is in a buffer of states."""
+        """Return where a place is in a buffer of states."""
         return place
 
     def parts(self) -> Sequence[Callable[..., None]]:
-        """Returns what a step consists of; each part needs all groups of the one before."""
+        """Return what a step consists of; each part needs all groups of the one before."""
         return (self.reset, self.replace) if self._resets_first else (self.replace,)
 
     def begin(self, place: Place) -> None:
-        """Copies the initial state of a hidden unit, or a zero if it fills up the last block."""
+        """Copy the initial state of a hidden unit, or a zero if it fills up the last block."""
         direction, row, unit = place
         known = (direction, self._known(row), tirx.min(unit, self._own.hidden - 1))
         T.buffer_store(self._h, self._or_zero(unit, self._buffers["initial_h"][known]), [0, *self._slot(place)])
@@ -107,14 +107,14 @@ class RecurrentStep(ABC):
             T.buffer_store(self._c, self._or_zero(unit, self._buffers["initial_c"][known]), self._slot(place))
 
     def end(self, place: Place) -> None:
-        """Copies the last state of a hidden unit."""
+        """Copy the last state of a hidden unit."""
         with self._if_row(place[1]):
             T.buffer_store(self._buffers["last_h"], self._state(self._steps, place), place)
             if self._own.cell == "lstm":
                 T.buffer_store(self._buffers["last_c"], self._c[self._slot(place)], place)
 
     def quantize(self, step: Value, direction: Value) -> None:
-        """Writes the states of a direction as integers less their zero point, as ONNX's DynamicQuantizeLinear does."""
+        """Write the states of a direction as integers less their zero point, as ONNX's DynamicQuantizeLinear does."""
         rows, blocks = self._batch, self._own.blocks
         lows, highs = (allocated(LANES, scope="local") for _ in range(2))
         with T.vectorized(0, LANES) as lane:
@@ -141,7 +141,7 @@ class RecurrentStep(ABC):
             T.buffer_store(self._factor, limited, self._slot(place))
 
     def reset(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
-        """Opens a GRU's gates and resets the state, for a tile of rows and a group of hidden units."""
+        """Open a GRU's gates and resets the state, for a tile of rows and a group of hidden units."""
         step, first_row, group = self._noted(step, first_row, group)
         self._multiply(step, direction, first_row, group, (UPDATE, RESET))
 
@@ -153,7 +153,7 @@ class RecurrentStep(ABC):
         self._in_direction(direction, act)
 
     def replace(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
-        """Computes the next state for a tile of rows and a group of hidden units."""
+        """Compute the next state for a tile of rows and a group of hidden units."""
         step, first_row, group = self._noted(step, first_row, group)
         self._multiply(step, direction, first_row, group, (HIDDEN,) if self._resets_first else range(self._own.gates))
 
@@ -172,7 +172,7 @@ class RecurrentStep(ABC):
                     self._give(step, place)
 
     def _noted(self, *variables: Value) -> list[Value]:
-        """Begins a part of a step; returns variables as loads of what is stored here.
+        """Begin a part of a step; return variables as loads of what is stored here.
 
         TVM's elimination of common subexpressions binds those of several loops within one of them, and LLVM refuses
         them in the others. It leaves loads alone, which LLVM resolves. Each part has registers of its own, since TVM
@@ -185,7 +185,7 @@ class RecurrentStep(ABC):
         return [notes[index] for index in range(len(variables))]
 
     def _next(self, cell: CellEquations, step: Value, place: Place, gate: Gate) -> Value:
-        """Returns the next state of a hidden unit, and stores an LSTM's next cell."""
+        """Return the next state of a hidden unit, and store an LSTM's next cell."""
         if self._own.cell == "rnn":
             return cell.opening(gate(0))
         old = self._state(step, place)
@@ -199,7 +199,7 @@ class RecurrentStep(ABC):
         return cell.h_of_c(gate, c, peephole)
 
     def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
-        """Computes the sums of some gates for a tile of rows and a group of hidden units."""
+        """Compute the sums of some gates for a tile of rows and a group of hidden units."""
         weights = self._buffers["recurrent"]
         with self._tile(direction, first_row, group) as (place, sums):
             for gate in gates:
@@ -212,19 +212,19 @@ class RecurrentStep(ABC):
                 T.buffer_store(self._sums, self._sums[sums(gate)] + factor * weight, sums(gate))
 
     def _source(self, step: Value, at: Value) -> Value:
-        """Returns which hidden unit's products are added next."""
+        """Return which hidden unit's products are added next."""
         return at
 
     def _factor_at(self, step: Value, place: Place, gates: Sequence[int]) -> Value:
-        """Returns what the recurrent weights of some gates are multiplied with."""
+        """Return what the recurrent weights of some gates are multiplied with."""
         if not self._has_factor or (self._resets_first and UPDATE in gates):
             return self._state(step, place)
         direction, row, unit = place
-        # Only rows that there are have been quantised.
+        # Only rows that there are have been quantized.
         return self._factor[self._slot((direction, self._known(row) if self._own.quantized else row, unit))]
 
     def _start(self, step: Value, place: Place, gate: int) -> Value:
-        """Returns what a gate's products are added to."""
+        """Return what a gate's products are added to."""
         if self._own.quantized:
             return const(0)
         if self._own.reset_after and gate == HIDDEN:
@@ -233,7 +233,7 @@ class RecurrentStep(ABC):
 
     @contextmanager
     def _units(self, step: Value, direction: Value, first_row: Value, group: Value) -> Iterator[tuple[Place, Gate]]:
-        """Opens the loops of a tile; yields a hidden unit's place and what its gates' functions are applied to."""
+        """Open the loops of a tile; yield a hidden unit's place and what its gates' functions are applied to."""
         with self._tile(direction, first_row, group) as (place, sums):
 
             def gate(which: int) -> Value:
@@ -246,15 +246,15 @@ class RecurrentStep(ABC):
             yield place, gate
 
     def _half(self, step: Value) -> Value:
-        """Returns which half of the states holds those before a step; with a factor, the other half is not needed."""
+        """Return which half of the states holds those before a step; with a factor, the other half is not needed."""
         return 0 if self._has_factor else step % 2
 
     def _state(self, step: Value, place: Place) -> Value:
-        """Returns the state of a hidden unit before a step."""
+        """Return the state of a hidden unit before a step."""
         return self._h[(self._half(step), *self._slot(place))]
 
     def _projected(self, step: Value, place: Place, gate: int) -> Value:
-        """Returns the product of the inputs for a gate of a hidden unit."""
+        """Return the product of the inputs for a gate of a hidden unit."""
         direction, row, unit = place
         time = self._time(step, direction, row)
         outer = (self._known(row), time) if self._own.batch_first else (time, self._known(row))
@@ -264,7 +264,7 @@ class RecurrentStep(ABC):
         return self._buffers["peepholes"][place[0], gate, place[-1]]
 
     def _give(self, step: Value, place: Place) -> None:
-        """Writes a hidden unit's new state into the result."""
+        """Write a hidden unit's new state into the result."""
         direction, row, unit = place
         at = {"t": self._time(step, direction, row), "n": row, "d": direction}
         value = self._if_active(step, row, self._state(step + 1, place), const(0))
@@ -272,7 +272,7 @@ class RecurrentStep(ABC):
             T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._own.axes), unit])
 
     def _time(self, step: Value, direction: Value, row: Value) -> Value:
-        """Returns which step of a sequence comes next; behind its end, all directions go forward."""
+        """Return which step of a sequence comes next; behind its end, all directions go forward."""
         backward = self._own.backward
         if not any(backward):
             return step
@@ -284,26 +284,26 @@ class RecurrentStep(ABC):
         return tirx.Select(reduce(tirx.any, chosen), last, step)
 
     def _if_active(self, step: Value, row: Value, value: Value, otherwise: Value) -> Value:
-        """Returns the first value while a sequence lasts, and then the other one."""
+        """Return the first value while a sequence lasts, and then the other one."""
         return tirx.Select(step < self._length(row), value, otherwise) if self._own.lengths else value
 
     def _length(self, row: Value) -> Value:
         return self._buffers["lengths"][self._known(row)]
 
     def _known(self, row: Value) -> Value:
-        """Returns a row that there is: tiles may go beyond the last one and compute it again."""
+        """Return a row that there is: tiles may go beyond the last one and compute it again."""
         return tirx.min(row, self._batch - 1) if self._has_surplus else row
 
     def _if_row(self, row: Value) -> AbstractContextManager[None]:
-        """Opens a block that runs if there is such a row."""
+        """Open a block that runs if there is such a row."""
         return only_if(row < self._batch) if self._has_surplus else nullcontext()
 
     def _or_zero(self, unit: Value, value: Value) -> Value:
-        """Returns zero for what fills up the last block."""
+        """Return zero for what fills up the last block."""
         return value if self._own.padded == self._own.hidden else tirx.Select(unit < self._own.hidden, value, const(0))
 
     def _in_direction(self, direction: Value, act: Callable[[CellEquations], None]) -> None:
-        """Writes statements that depend on a direction's activations."""
+        """Write statements that depend on a direction's activations."""
         if len(set(self._own.activations)) == 1:
             act(self._equations[0])
             return
@@ -319,11 +319,11 @@ def _argument(parameter: Parameter, symbols: Mapping[str | None, tirx.Var]) -> A
 
 @contextmanager
 def only_if(condition: Value) -> Iterator[None]:
-    """Opens a block that runs if a condition holds."""
+    """Open a block that runs if a condition holds."""
     with T.If(condition), T.Then():
         yield
 
 
 def allocated(*shape: Value, scope: str = "global") -> Any:
-    """Returns a buffer of the current function."""
+    """Return a buffer of the current function."""
     return T.sblock_alloc_buffer(shape, "float32", scope=scope)

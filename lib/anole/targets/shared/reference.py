@@ -35,7 +35,7 @@ class Example:
 
     @classmethod
     def draw(cls, workload: Workload) -> Self:
-        """Returns random inputs, standard normal or any whole numbers, and always the same, with their result."""
+        """Return random inputs, standard normal or any whole numbers, and always the same, with their result."""
         rng = np.random.default_rng(0)
         data = _drawn(rng, workload.dtype, data_shape(workload))
         if (scheme := weight_scheme(workload)) is not None:
@@ -49,16 +49,16 @@ class Example:
         return cls(data, weight, bias, np.maximum(product + bias, 0))
 
     def arguments(self, packed: AnyArray) -> tuple[AnyArray, ...]:
-        """Returns a kernel's inputs in the order of its parameters, with the weight as the kernel packs it."""
+        """Return a kernel's inputs in the order of its parameters, with the weight as the kernel packs it."""
         return (self.data, packed) if self.bias is None else (self.data, packed, self.bias)
 
     def unwritten(self) -> AnyArray:
-        """Returns an output array filled with NaN, or with -1, which no result is."""
+        """Return an output array filled with NaN, or with -1, which no result is."""
         dtype = sum_dtype(self.data.dtype.name)
         return np.full(self.expected.shape, -1 if dtype == "int32" else np.nan, dtype)
 
     def relative_error(self, result: AnyArray) -> float:
-        """Returns the L2 distance of a result from the expected one, relative to the latter's norm."""
+        """Return the L2 distance of a result from the expected one, relative to the latter's norm."""
         return float(np.linalg.norm((result - self.expected).ravel()) / self._length)
 
     @cached_property
@@ -67,7 +67,7 @@ class Example:
 
 
 def _drawn(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyArray:
-    """Returns random numbers of a type; of whole ones, sums stay far from the limits of int32."""
+    """Return random numbers of a type; integer sums stay far from the limits of int32."""
     if "int" in dtype:
         info = np.iinfo(dtype if dtype != "int32" else "int16")
         return rng.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
@@ -77,17 +77,17 @@ def _drawn(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyA
 def _drawn_words(
     rng: np.random.Generator, scheme: WeightScheme, inputs: int, outputs: int
 ) -> tuple[AnyArray, AnyArray]:
-    """Returns random weights of a scheme as words and as numbers."""
+    """Return random weights of a scheme as words and as numbers."""
     ends = (0, 1 << scheme.bits)
     scales = rng.standard_normal((inputs // scheme.block, outputs), dtype=np.float32)
     zeros = rng.integers(*ends, scales.shape) if scheme.zeros else np.full(scales.shape, ends[1] // 2)
-    centred = rng.integers(*ends, (inputs, outputs)) - np.repeat(zeros, scheme.block, 0)
-    stored = StoredWeights(centred.astype(np.int16), scales)
+    centered = rng.integers(*ends, (inputs, outputs)) - np.repeat(zeros, scheme.block, 0)
+    stored = StoredWeights(centered.astype(np.int16), scales)
     return stored.words(scheme), stored.values()
 
 
 def data_shape(workload: Workload) -> tuple[int, ...]:
-    """Returns the shape of the data that a workload reads."""
+    """Return the shape of the data that a workload reads."""
     if isinstance(workload, Conv2d):
         return (workload.batch, workload.height, workload.width, workload.in_channels)
     if isinstance(workload, BatchMatmul):
@@ -96,7 +96,7 @@ def data_shape(workload: Workload) -> tuple[int, ...]:
 
 
 def weight_shape(workload: Workload) -> tuple[int, ...]:
-    """Returns the shape of the weight, or the right operand, that a workload reads, before packing."""
+    """Return the shape of the weight, or the right operand, that a workload reads, before packing."""
     if isinstance(workload, Conv2d):
         return (*workload.kernel, workload.in_channels // workload.groups, workload.out_channels)
     if isinstance(workload, BatchMatmul):
@@ -108,7 +108,7 @@ def weight_shape(workload: Workload) -> tuple[int, ...]:
 
 
 def out_shape(workload: Workload) -> tuple[int, ...]:
-    """Returns the shape of a workload's result."""
+    """Return the shape of a workload's result."""
     if isinstance(workload, Conv2d):
         return (workload.batch, workload.out_height, workload.out_width, workload.out_channels)
     if isinstance(workload, BatchMatmul):
@@ -117,7 +117,7 @@ def out_shape(workload: Workload) -> tuple[int, ...]:
 
 
 def anchor(workload: Workload, data: AnyArray, weight: AnyArray) -> AnyArray:
-    """Returns the anchor operator's result, without an epilogue, in the precision of data and weight."""
+    """Return the anchor operator's result, without an epilogue, in the precision of data and weight."""
     if isinstance(workload, Conv2d):
         return _conv2d(workload, data, weight)
     if isinstance(workload, BatchMatmul) and workload.transpose_right:

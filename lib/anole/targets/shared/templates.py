@@ -18,7 +18,7 @@ from anole.task import BatchMatmul
 
 
 def in_panels(weight: NDArray[Any], width: int, columns: int | None = None) -> NDArray[Any]:
-    """Returns a copy of (..., out) weights as (panels, ..., width), with zeros up to a number of columns."""
+    """Return a copy of (..., out) weights as (panels, ..., width), with zeros up to a number of columns."""
     missing = 0 if columns is None else columns - weight.shape[-1]
     padded = np.pad(weight, [(0, 0)] * (weight.ndim - 1) + [(0, missing)])
     return np.ascontiguousarray(np.moveaxis(padded.reshape(*weight.shape[:-1], -1, width), -2, 0))
@@ -28,11 +28,11 @@ class UnpackedTemplate:
     """Implements packing as a no-op, because no operand is constant."""
 
     def packed_shape(self, workload: BatchMatmul, config: Config) -> tuple[int, ...]:
-        """Returns the shape of the right operand."""
+        """Return the shape of the right operand."""
         return weight_shape(workload)
 
     def pack_weight(self, workload: BatchMatmul, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns the right operand as it is."""
+        """Return the right operand as it is."""
         return weight
 
 
@@ -43,19 +43,19 @@ class ChoiceTemplate:
     templates: Mapping[str, Template]
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
-        """Returns the shape of the weight as packed by the chosen template."""
+        """Return the shape of the weight as packed by the chosen template."""
         return self._chosen(config).packed_shape(workload, config)
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns the weight as packed by the chosen template."""
+        """Return the weight as packed by the chosen template."""
         return self._chosen(config).pack_weight(workload, config, weight)
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the chosen template's definition."""
+        """Return the chosen template's definition."""
         return self._chosen(config).compute(workload, config, data, packed)
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
-        """Returns the function as scheduled by the chosen template."""
+        """Return the function as scheduled by the chosen template."""
         return self._chosen(config).schedule(func, workload, config)
 
     def _chosen(self, config: Config) -> Template:

@@ -22,12 +22,12 @@ _BITS: tuple[Bits, ...] = (4, 8)
 
 
 def words_of_block(scheme: WeightScheme) -> int:
-    """Returns how many rows of words hold the numbers of a block."""
+    """Return how many rows of words hold the numbers of a block."""
     return scheme.block // scheme.numbers
 
 
 def rows_of_block(scheme: WeightScheme) -> int:
-    """Returns how many rows a block has."""
+    """Return how many rows a block has."""
     return words_of_block(scheme) + 1 + scheme.zeros
 
 
@@ -36,16 +36,16 @@ class StoredWeights:
     """Weights of shape (in, out) as whole numbers less their zero point, with a scale for each block of rows.
 
     Attributes:
-        centred: the numbers less their zero point, shape (in, out).
+        centered: the numbers less their zero point, shape (in, out).
         scales: shape (blocks, out).
     """
 
-    centred: NDArray[np.int16]
+    centered: NDArray[np.int16]
     scales: _Floats
 
     @classmethod
     def rounded(cls, weight: NDArray[Any], scheme: WeightScheme) -> Self:
-        """Returns the nearest weights of a scheme without zero points; the largest of a block is exact."""
+        """Return the nearest weights of a scheme without zero points; the largest of a block is exact."""
         blocks = weight.reshape(-1, scheme.block, weight.shape[-1])
         largest = np.take_along_axis(blocks, np.abs(blocks).argmax(1, keepdims=True), 1)
         half = 1 << scheme.bits - 1
@@ -56,10 +56,10 @@ class StoredWeights:
     @property
     def scheme(self) -> WeightScheme | None:
         """The scheme of fewest bits that holds the weights; None if none does."""
-        inputs, blocks = len(self.centred), len(self.scales)
+        inputs, blocks = len(self.centered), len(self.scales)
         if inputs % blocks:
             return None
-        numbers = self.centred.reshape(blocks, -1, self.centred.shape[-1])
+        numbers = self.centered.reshape(blocks, -1, self.centered.shape[-1])
         least, most = numbers.min(1), numbers.max(1)
         for bits in _BITS:
             half = 1 << bits - 1
@@ -70,12 +70,12 @@ class StoredWeights:
         return None
 
     def values(self) -> _Floats:
-        """Returns the weights."""
-        return self.centred.astype(np.float32) * np.repeat(self.scales, len(self.centred) // len(self.scales), 0)
+        """Return the weights."""
+        return self.centered.astype(np.float32) * np.repeat(self.scales, len(self.centered) // len(self.scales), 0)
 
     def words(self, scheme: WeightScheme) -> NDArray[np.int32]:
-        """Returns the matrix of words in a scheme that holds the weights."""
-        blocks = self.centred.reshape(len(self.scales), scheme.block, -1)
+        """Return the matrix of words in a scheme that holds the weights."""
+        blocks = self.centered.reshape(len(self.scales), scheme.block, -1)
         middle = np.full(self.scales.shape, 1 << scheme.bits - 1, np.float32)
         zeros = -blocks.min(1).astype(np.float32) if scheme.zeros else middle
         numbers = (blocks + zeros[:, None]).astype(np.uint32)
@@ -86,22 +86,22 @@ class StoredWeights:
 
     @classmethod
     def read(cls, words: NDArray[np.int32], scheme: WeightScheme) -> Self:
-        """Returns the weights in a matrix of words."""
+        """Return the weights in a matrix of words."""
         last, columns = words_of_block(scheme), words.shape[-1]
         blocks = words.reshape(-1, rows_of_block(scheme), columns)
         mask = np.uint32((1 << scheme.bits) - 1)
         numbers = blocks[:, :last, None].view(np.uint32) >> _shifts(scheme) & mask
         zeros = blocks[:, last + 1 :].view(np.float32) if scheme.zeros else np.float32(1 << scheme.bits - 1)
-        centred = numbers.reshape(len(blocks), scheme.block, columns) - zeros
-        return cls(centred.astype(np.int16).reshape(-1, columns), blocks[:, last].view(np.float32))
+        centered = numbers.reshape(len(blocks), scheme.block, columns) - zeros
+        return cls(centered.astype(np.int16).reshape(-1, columns), blocks[:, last].view(np.float32))
 
 
 def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
-    """Returns where in a word each of its numbers begins, shape (numbers, 1)."""
+    """Return where in a word each of its numbers begins, shape (numbers, 1)."""
     return (scheme.bits * np.arange(scheme.numbers, dtype=np.uint32))[:, None]
 
 
 def as_stored(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
-    """Returns the weight, of shape (in, out), of a dense layer as a target stores it."""
+    """Return the weight, of shape (in, out), of a dense layer as a target stores it."""
     scheme = weight_scheme(target.narrowed(Dense(rows, *weight.shape)))
     return weight if scheme is None else StoredWeights.rounded(weight, scheme).values()

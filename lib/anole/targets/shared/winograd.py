@@ -57,7 +57,7 @@ class Filtering:
     output: Matrix
 
     def transform_weight(self, weight: NDArray[Any]) -> NDArray[np.float64]:
-        """Returns G g G^T for weights of shape (r, r, ...), shape (n, n, ...)."""
+        """Return G g G^T for weights of shape (r, r, ...), shape (n, n, ...)."""
         matrix = np.array(self.weight, dtype=np.float64)
         products, taps = matrix.shape
         # Two products of plain matrices: `einsum` would transpose the weights between them, and take 15 times as long.
@@ -68,7 +68,7 @@ class Filtering:
 
 @cache
 def minimal_filtering(outputs: int, taps: int) -> Filtering:
-    """Returns the matrices of F(outputs, taps), of at most as many products as there are points and infinity."""
+    """Return the matrices of F(outputs, taps), of at most as many products as there are points and infinity."""
     count = outputs + taps - 2
     finite = next((points[:count] for points in POINTS if len(points) >= count), None)
     if finite is None:
@@ -87,7 +87,7 @@ def minimal_filtering(outputs: int, taps: int) -> Filtering:
 
 
 def _monic(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """Returns the coefficients, constant first, of the monic polynomial with these roots."""
+    """Return the coefficients, constant first, of the monic polynomial with these roots."""
     coefficients = [Fraction(1)]
     for root in roots:
         shifted, scaled = [Fraction(0), *coefficients], [*(root * each for each in coefficients), Fraction(0)]
@@ -96,7 +96,7 @@ def _monic(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
 
 
 def weighted_sum(row: Iterable[Fraction], values: Iterable[Any]) -> Any:
-    """Returns the dot product of a row and values, with one multiplication for each magnitude other than 1.
+    """Return the dot product of a row and values, with one multiplication for each magnitude other than 1.
 
     If all coefficients are negative, it takes one more. They are exact in binary, and not all of them zero; values with
     a coefficient of zero are not used.
@@ -114,7 +114,7 @@ def weighted_sum(row: Iterable[Fraction], values: Iterable[Any]) -> Any:
 
 
 def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
-    """Returns the sum of signed terms, and whether the sum is to be added; False means to be subtracted."""
+    """Return the sum of signed terms, and whether the sum is to be added; False means to be subtracted."""
     added, subtracted = ([value for positive, value in terms if positive is sign] for sign in (True, False))
     if not added:
         return False, reduce(add, subtracted)
@@ -122,12 +122,12 @@ def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
 
 
 def transformed(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
-    """Returns the element of a matrix-vector product at an index."""
+    """Return the element of a matrix-vector product at an index."""
     return chosen(index, [weighted_sum(row, values) for row in matrix])
 
 
 def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te.Tensor) -> te.Tensor:
-    """Returns B^T d B of every tile, (points, points, *axes, in); any beyond the last tile are zero or not computed."""
+    """Return B^T d B of every tile, (points, points, *axes, in); any beyond the last tile are zero or not computed."""
     top, left, _, _ = w.padding
     shape = (tiles.points, tiles.points, *tiles.axes, w.in_channels)
 
@@ -151,7 +151,7 @@ def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te
 
 
 def transform_product(w: Conv2d, tiles: OutputTiles, filtering: Filtering, product: te.Tensor) -> te.Tensor:
-    """Returns A^T M A of every tile, placed in NHWC.
+    """Return A^T M A of every tile, placed in NHWC.
 
     This drops the surplus rows and columns of border tiles and the filters that fill up the last panel.
     """

@@ -32,7 +32,7 @@ def ridge():
 
 
 def best_of_two(explorer, seed):
-    """Returns the best score that two searches of a ridge find, and how many configs these asked for."""
+    """Return the best score that two searches of a ridge find, and how many configs these asked for."""
     history, oracle = ridge()
     started = explorer.start(history.space)
     found = [started.propose(oracle, history, np.random.default_rng([seed, i])) for i in range(2)]

@@ -29,7 +29,7 @@ def walk(space, policy, begin, n_steps, converged_share=None, live=None, seed=0,
 
 
 def moved(space, begin, n, weights=(1, 1, 1), n_enumerable=1 << 20):
-    """Returns where n moves from one config lead, and the steps that were allowed."""
+    """Return where n moves from one config lead, and the steps that were allowed."""
     logits = np.log(np.array(weights, dtype=np.float32))[:, None, None] + np.zeros((3, n, len(begin)), np.float32)
     return move(ActionMask(space, n_enumerable), np.tile(begin, (n, 1)), logits, np.random.default_rng(0))
 

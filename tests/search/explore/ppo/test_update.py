@@ -34,7 +34,7 @@ def space():
 
 
 def walked(learner, rng, n=20, n_steps=20, converged_share=None):
-    """Returns what a learner did, and the rewards: high is good, 11 / 12 the best."""
+    """Return what a learner did, and the rewards: high is good, 11 / 12 the best."""
     space = learner.space
     begin = space.sample(n, rng)
     live = np.ones(len(begin), dtype=bool)
@@ -43,7 +43,7 @@ def walked(learner, rng, n=20, n_steps=20, converged_share=None):
 
 
 def rolled(space, settings, n_steps=20, converged_share=None):
-    """Returns a new learner, what it did, and the rewards."""
+    """Return a new learner, what it did, and the rewards."""
     rng = np.random.default_rng(0)
     learner = Learner(settings, space, rng)
     return learner, *walked(learner, rng, 32, n_steps, converged_share)
@@ -135,7 +135,7 @@ def narrow():
 
 
 def moves_from_one_config(space, n, n_enumerable=1 << 20):
-    """Returns agents that have learned something, each joint move that they made, and how often they made it."""
+    """Return agents that have learned something, each joint move that they made, and how often they made it."""
     learner = Learner(MAPPO(ratio="agent"), space, np.random.default_rng(0))
     with torch.no_grad():
         for parameter in learner.networks.parameters():

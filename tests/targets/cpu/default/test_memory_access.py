@@ -11,7 +11,7 @@ from anole.targets.cpu.default.memory_access import describe_block
 
 
 def strides(definition: Callable[..., te.Tensor]) -> list[int | None]:
-    """Returns the strides of a definition's load from its data, of shape (9, 8)."""
+    """Return the strides of a definition's load from its data, of shape (9, 8)."""
     data, places = te.placeholder((9, 8), name="data"), te.placeholder((5,), "int32", name="places")
     schedule = s_tir.Schedule(te.create_prim_func([data, places, definition(data, places)]))
     (rv,) = schedule.get_child_blocks(schedule.get_sblock("root"))

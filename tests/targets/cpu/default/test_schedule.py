@@ -33,7 +33,7 @@ def function(definition: Definition, *shapes: tuple[int, ...]) -> tirx.PrimFunc:
 
 
 def run(func: tirx.PrimFunc) -> np.ndarray:
-    """Runs a function on fixed random inputs, its output full of NaN before."""
+    """Run a function on fixed random inputs, its output full of NaN before."""
     rng = np.random.default_rng(0)
     shapes = [tuple(int(extent) for extent in param.ty.shape) for param in func.params]
     arrays = [rng.standard_normal(shape).astype(str(p.ty.dtype)) for shape, p in zip(shapes, func.params, strict=True)]
@@ -136,7 +136,7 @@ ROWS: dict[str, tuple[Definition, tuple[tuple[int, ...], ...]]] = {
 
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.examples(4)
-def test_large_functions_are_parallel_vectorised_and_right(name: str) -> None:
+def test_large_functions_are_parallel_vectorized_and_right(name: str) -> None:
     definition, shapes = LARGE[name]
     assert loop_kinds(check(function(definition, *shapes))) >= {PARALLEL, VECTORIZED}
 

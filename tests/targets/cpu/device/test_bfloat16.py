@@ -24,7 +24,7 @@ X[:8] = [np.nan, np.inf, -np.inf, 0, -0.0, 3.4e38, 1 + 2**-8, 1 + 3 * 2**-8]
 
 
 def rounded(value: Any, mcpu: str) -> tuple[np.ndarray, str]:
-    """Returns the bits of what is rounded in vectors, with a rest of single numbers, and the code."""
+    """Return the bits of what is rounded in vectors, with a rest of single numbers, and the code."""
     x = te.placeholder((N,), "float32", "x")
     y = te.compute((N,), lambda i: tirx.reinterpret("uint16", value(x[i]).astype("bfloat16")), "y")
     schedule = tvm.s_tir.Schedule(te.create_prim_func([x, y]))

@@ -33,7 +33,7 @@ def ir_of(func: tirx.PrimFunc, pipeline: str) -> str:
 
 
 def buffered(kib: int) -> tirx.PrimFunc:
-    """Copies an array through a local buffer of so many KiB."""
+    """Copy an array through a local buffer of so many KiB."""
     source = te.placeholder((kib * 256,), "float32", name="source")
     sch = s_tir.Schedule(te.create_prim_func([source, te.compute(source.shape, lambda i: source[i], name="copy")]))
     sch.cache_read(sch.get_sblock("copy"), 0, "local")
@@ -41,7 +41,7 @@ def buffered(kib: int) -> tirx.PrimFunc:
 
 
 def halves() -> tirx.PrimFunc:
-    """Adds numbers in float16, for which AVX-512 FP16 has an instruction."""
+    """Add numbers in float16, for which AVX-512 FP16 has an instruction."""
     one, other = (te.placeholder((1024,), "float16", name=name) for name in ("one", "other"))
     return te.create_prim_func([one, other, te.compute(one.shape, lambda i: one[i] + other[i])])
 
@@ -65,7 +65,7 @@ def test_a_large_register_tile_is_not_on_the_heap(prefetch: int) -> None:
     workload = Conv2d(1, 14, 14, 512, 512, (1, 1))
     space = TARGET.space(workload)
     panel = TARGET.unit.lanes * 2
-    config = dict(space.best_drawn, tile_f=[512 // panel, 1, panel], tile_y=[2, 7, 1], tile_x=[1, 14])
+    config = dict(space.best_sampled, tile_f=[512 // panel, 1, panel], tile_y=[2, 7, 1], tile_x=[1, 14])
     config |= {"tile_rc": [1, 512], "unroll_explicit": 0, "prefetch": prefetch}
     template = TARGET.template(workload)
     func = template.schedule(define(template, workload, config), workload, config)
@@ -84,8 +84,8 @@ def test_only_what_is_small_goes_to_the_stack_and_by_tvm_itself_nothing(
     assert (ALLOCATION in ir_of(buffered(kib), pipeline)) == allocated
 
 
-def vectorised(definition: Definition, *shape: int, width: int, fuses: bool = False) -> tirx.PrimFunc:
-    """Computes a definition of an array in vectors, along its last axis or along all of them."""
+def vectorized(definition: Definition, *shape: int, width: int, fuses: bool = False) -> tirx.PrimFunc:
+    """Compute a definition of an array in vectors, along its last axis or along all of them."""
     source = te.placeholder(shape, "float32", name="source")
     sch = s_tir.Schedule(te.create_prim_func([source, definition(source)], "int64"))
     loops = sch.get_loops(sch.get_sblock("computed"))
@@ -101,8 +101,8 @@ def square_root(source: te.Tensor) -> te.Tensor:
 
 @pytest.mark.parametrize("pipeline", [TARGET.compiler_pipeline(), "default"])
 def test_only_our_own_pipeline_keeps_vectors_whole(pipeline: str) -> None:
-    incomplete = vectorised(square_root, 100, 197, width=16)
-    past_the_end_of_a_row = vectorised(square_root, 50, 56, 72, width=16, fuses=True)
+    incomplete = vectorized(square_root, 100, 197, width=16)
+    past_the_end_of_a_row = vectorized(square_root, 50, 56, 72, width=16, fuses=True)
     is_own = pipeline != "default"
     assert ("@llvm.sqrt.v16f32(<16 x float>" in ir_of(incomplete, pipeline)) == is_own
     assert ("load <16 x float>" in ir_of(past_the_end_of_a_row, pipeline)) == is_own
@@ -113,7 +113,7 @@ def test_a_loop_that_tvm_cannot_partition_stays_whole() -> None:
         return te.compute((77, 80), lambda i, j: tirx.if_then_else(j < 77, source[i, j], 0.0), name="computed")
 
     data = np.random.default_rng(0).standard_normal((77, 77)).astype("float32")
-    found = result_of(vectorised(padded, 77, 77, width=8, fuses=True), data, (77, 80))
+    found = result_of(vectorized(padded, 77, 77, width=8, fuses=True), data, (77, 80))
     np.testing.assert_array_equal(found, np.pad(data, [(0, 0), (0, 3)]))
 
 
@@ -122,7 +122,7 @@ def test_pairs_behind_a_border_are_read_where_they_lie() -> None:
         return te.compute((21,), lambda i: tirx.if_then_else(i < 1, 0.0, source[(i - 1) % 20 // 2]), name="computed")
 
     data = np.arange(10, dtype="float32")
-    found = result_of(vectorised(repeated, 10, width=16), data, (21,))
+    found = result_of(vectorized(repeated, 10, width=16), data, (21,))
     np.testing.assert_array_equal(found, [0, *np.repeat(data, 2)])
 
 
@@ -139,12 +139,12 @@ def test_whole_vectors_are_rounded() -> None:
     def rounded(source: te.Tensor) -> te.Tensor:
         return te.compute(source.shape, lambda i: tirx.nearbyint(source[i]), name="computed")
 
-    func = vectorised(rounded, 64, width=16)
+    func = vectorized(rounded, 64, width=16)
     assert "<16 x float> @llvm.nearbyint" in ir_of(func, TARGET.compiler_pipeline())
 
 
 def rows_of_chunks(rows: int, threads: int) -> list[int]:
-    """Returns how many rows each chunk of a parallel loop over rows computes, as lowered."""
+    """Return how many rows each chunk of a parallel loop over rows computes, as lowered."""
     source = te.placeholder((rows, 3), "float32", name="source")
     sch = s_tir.Schedule(te.create_prim_func([source, te.compute(source.shape, lambda *i: source(*i), name="copy")]))
     sch.parallel(sch.get_loops(sch.get_sblock("copy"))[0])

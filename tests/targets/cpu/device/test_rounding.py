@@ -42,11 +42,11 @@ def run(func: tirx.PrimFunc, dtype: str) -> tuple[np.ndarray, str]:
 @pytest.mark.parametrize("zero", [0, 3, 130, -7])
 @pytest.mark.parametrize(("dtype", "low", "high"), [("uint8", 0, 255), ("int8", -128, 127), ("uint8", 10, 200)])
 def test_numbers_are_clipped_and_rounded_to_even(zero: int, dtype: str, low: int, high: int) -> None:
-    def quantised(x: Any) -> Any:
+    def quantized(x: Any) -> Any:
         rounded = tirx.nearbyint(x) + tirx.const(zero, "float32") if zero else tirx.nearbyint(x)
         return tirx.max(tirx.min(rounded, tirx.const(high, "float32")), tirx.const(low, "float32"))
 
-    found, code = run(kernel(quantised, dtype), dtype)
+    found, code = run(kernel(quantized, dtype), dtype)
     np.testing.assert_array_equal(found, np.clip(np.round(X.astype(np.float64)) + zero, low, high).astype(dtype))
     assert "llvm.lrint" in code and "nearbyint" not in code
 

@@ -43,7 +43,7 @@ def compiled(path: Path, *options: str) -> Path:
 
 @contextmanager
 def loaded(library: Path, folder: Path, threads: str | None = "4") -> Iterator[ctypes.CDLL]:
-    """Yields a copy of the library, which has a pool of its own."""
+    """Yield a copy of the library, which has a pool of its own."""
     copy = folder / f"{time.monotonic_ns()}.so"
     copy.write_bytes(library.read_bytes())
     with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +73,7 @@ def visits(
 
 
 def soon(condition: Callable[[], bool]) -> bool:
-    """Returns whether something is so within seconds: a thread that is started, or told to end, needs a moment."""
+    """Whether something is so within seconds: a thread that is started, or told to end, needs a moment."""
     ends_s = time.monotonic() + 10
     while not condition() and time.monotonic() < ends_s:
         time.sleep(0.001)
@@ -146,7 +146,7 @@ def test_there_are_no_more_threads_than_processors_for_them(library: Path) -> No
 
 
 def threads_of_a_process(library: Path, first: str) -> int:
-    """Returns how many threads a loop has in a process that does something else first."""
+    """Return how many threads a loop has in a process that does something else first."""
     code = f"""
 import ctypes, os, pathlib
 {first}

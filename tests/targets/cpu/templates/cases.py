@@ -20,7 +20,7 @@ from anole.targets.cpu.device import builder
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cpu.templates.packed_operands import in_words
+from anole.targets.cpu.templates.packed_operands import with_packed_lanes
 from anole.targets.cpu.templates.programs import Programs, programs_of
 from anole.targets.cpu.templates.tiles_space import takes_tiles
 from anole.targets.shared.kernel import define
@@ -172,7 +172,7 @@ def _in_tiles(workload: Workload, threads: int) -> Case:
     return Case(workload, AMX, threads, values)
 
 
-in_tiles = st.builds(_in_tiles, narrow.filter(lambda w: takes_tiles(AMX, in_words(w))), st.integers(1, 9))
+in_tiles = st.builds(_in_tiles, narrow.filter(lambda w: takes_tiles(AMX, with_packed_lanes(w))), st.integers(1, 9))
 
 
 @st.composite

@@ -83,7 +83,7 @@ EPILOGUES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("filters", [4, 5], ids=["whole vectors", "a part of one"])
 def test_any_epilogue_joins_with_a_residual(name: str, filters: int) -> None:
     workload = Conv2d(2, 6, 7, 20, 4 * filters, (3, 3), padding=(1, 0, 2, 1), groups=4)
-    template, config = GroupedTemplate(AVX512), grouped_space(AVX512, 2, workload).best_drawn
+    template, config = GroupedTemplate(AVX512), grouped_space(AVX512, 2, workload).best_sampled
     symbolic, numeric = EPILOGUES[name]
     data = te.placeholder(data_shape(workload), name="data")
     packed = te.placeholder(template.packed_shape(workload, config), name="packed")

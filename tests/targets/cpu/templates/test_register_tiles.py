@@ -43,7 +43,7 @@ def test_primes_are_computed_in_tiles(workload: Workload) -> None:
 
 
 def chunks(config: Config) -> int:
-    """Returns the pieces that threads share: the outermost parts of all that is split into three."""
+    """Return the pieces that threads share: the outermost parts of all that is split into three."""
     return prod(value[0] for value in config.values() if isinstance(value, list | tuple) and len(value) == 3)
 
 

@@ -41,7 +41,7 @@ def test_large_tiles_lose_little_of_many_channels(taps: int, size: int, bound: f
 
 
 def test_tiles_with_fewer_weights_are_of_merit_where_memory_is_slow() -> None:
-    assert winograd_space(AVX2, 2, Conv2d(1, 14, 14, 256, 256, (3, 3), padding=(1,) * 4)).best_drawn["tile_size"] == 2
+    assert winograd_space(AVX2, 2, Conv2d(1, 14, 14, 256, 256, (3, 3), padding=(1,) * 4)).best_sampled["tile_size"] == 2
 
 
 RELATIVE = {"eighth", "more loads"}
@@ -86,7 +86,7 @@ def test_every_tile_size_leaves_a_choice(workload: Conv2d, unit: VectorUnit, thr
     draw = partial(drawn, space, 0)
     for size in space.knobs[0].values:
         assert space.rejection(draw(tile_size=size)) is None
-    assert space.rejection(space.best_drawn) is None
+    assert space.rejection(space.best_sampled) is None
 
 
 @pytest.mark.parametrize("order", ["fy", "yf"])

@@ -12,13 +12,13 @@ from anole_abacus.target import AbacusTarget
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Returns the settings of an entry of ``targets``."""
+    """Return the settings of an entry of ``targets``."""
     entry = node.mapping(required=("rods",))
     return {"rods": entry["rods"].whole(least=1)}
 
 
 def describe_abacus(rods: int) -> dict[str, Any]:
-    """Returns the whole description of an abacus, which enters the keys of tasks."""
+    """Return the whole description of an abacus, which enters the keys of tasks."""
     return {**describe_cpu(threads=rods), "kind": "abacus", "rods": rods}
 
 

@@ -27,18 +27,18 @@ class AbacusTarget(CpuTarget):
         self.exact = True
 
     def template_version(self, workload: Workload) -> int:
-        """Returns the version of a workload's template."""
+        """Return the version of a workload's template."""
         return version_of(workload, self.template_versions, "the abacus")
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Returns whether it is a convolution."""
+        """Whether it is a convolution."""
         return isinstance(workload, Conv2d)
 
     def space(self, workload: Workload) -> Space:
-        """Returns the processor's knobs, without those that unroll."""
+        """Return the processor's knobs, without those that unroll."""
         plain = super().space(workload)
         return plain.restricted({"auto_unroll_max_step": [0], "unroll_explicit": [0]})
 
     def default_config(self, workload: Workload) -> Config:
-        """Returns the config of most merit."""
-        return self.space(workload).best_drawn
+        """Return the config of most merit."""
+        return self.space(workload).best_sampled

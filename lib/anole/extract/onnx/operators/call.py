@@ -43,94 +43,94 @@ class Call:
     opset: int
 
     def has(self, index: int) -> bool:
-        """Returns whether an input is given."""
+        """Whether an input is given."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def input(self, index: int) -> relax.Expr:
-        """Returns an input that the format requires, or that `has` found."""
+        """Return an input that the format requires, or that `has` found."""
         return self.inputs[index]
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """Returns the shape of an input."""
+        """Return the shape of an input."""
         return shape_of(self.input(index))
 
     def constant(self, index: int) -> NDArray[Any] | None:
-        """Returns the value of an input, or None if it is left out or not constant."""
+        """Return the value of an input, or None if it is left out or not constant."""
         value: Any = self.inputs[index] if self.has(index) else None
         is_constant = isinstance(value, ir.GenericConst) and isinstance(value.value, runtime.Tensor)
         return value.value.numpy() if is_constant else None
 
     def required(self, index: int, name: str) -> NDArray[Any]:
-        """Returns the value of an input that decides a shape, and therefore must be constant."""
+        """Return the value of an input that decides a shape, and therefore must be constant."""
         value = self.constant(index)
         if value is None:
             raise self.refuse(f"its input {name} must be constant")
         return value
 
     def integer(self, name: str, default: int) -> int:
-        """Returns an attribute that is a number."""
+        """Return an attribute that is a number."""
         return int(self.attributes.get(name, default))
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Returns an attribute that is 0 or 1."""
+        """Return an attribute that is 0 or 1."""
         return bool(self.attributes.get(name, default))
 
     def choice(self, name: str, allowed: Collection[str], default: str) -> str:
-        """Returns an attribute that is one of some words."""
+        """Return an attribute that is one of some words."""
         found = str(self.attributes.get(name, default))
         if found not in allowed:
             raise self.refuse(f"{name}: found {found!r}; allowed: {', '.join(allowed)}")
         return found
 
     def dtype(self, name: str, default: str) -> str:
-        """Returns the type of elements that an attribute names by ONNX's number."""
+        """Return the type of elements that an attribute names by ONNX's number."""
         from onnx.helper import tensor_dtype_to_np_dtype
 
         number = self.integer(name, 0)
         return str(np.dtype(tensor_dtype_to_np_dtype(number)).name) if number else default
 
     def axis(self, rank: int, default: int) -> int:
-        """Returns the attribute ``axis`` as a number from 0."""
+        """Return the attribute ``axis`` as a number from 0."""
         return self.normal_axis(self.integer("axis", default), rank)
 
     def normal_axis(self, axis: int, rank: int) -> int:
-        """Returns an axis as a number from 0."""
+        """Return an axis as a number from 0."""
         if not -rank <= axis < max(rank, 1):
             raise self.refuse(f"axis: found {axis}; the tensor has {rank} axes")
         return axis % rank if rank else 0
 
     def refuse(self, why: str) -> Unsupported:
-        """Returns the error of an operator that cannot be converted."""
+        """Return the error of an operator that cannot be converted."""
         return Unsupported(f"{self.operator}{f' {self.name!r}' if self.name else ''}: {why}")
 
     def emit(self, expr: relax.Expr) -> relax.Expr:
-        """Returns a variable bound to an expression; its type is known then, and it is computed once."""
+        """Return a variable bound to an expression; its type is known then, and it is computed once."""
         return self.builder.emit(expr)
 
     def cast(self, expr: relax.Expr, dtype: str) -> relax.Expr:
-        """Returns an expression with elements of a type."""
+        """Return an expression with elements of a type."""
         return expr if dtype_of(expr) == dtype else self.emit(relax.op.astype(expr, dtype))
 
     def widened(self, expr: relax.Expr) -> relax.Expr:
-        """Returns numbers in float64 if they are, and otherwise in float32."""
+        """Return numbers in float64 if they are, and otherwise in float32."""
         return self.cast(expr, wide_of(dtype_of(expr)))
 
     def taken(self, data: relax.Expr, places: NDArray[Any], axis: int) -> relax.Expr:
-        """Returns the elements at known places along an axis; all of them exist."""
+        """Return the elements at known places along an axis; all of them exist."""
         # TVM's default mode warns of places that might not exist.
         return self.emit(relax.op.take(data, const(places, "int64"), axis, mode="clip"))
 
     def fields(self, whole: relax.Expr, count: int) -> list[relax.Expr]:
-        """Returns the fields of a tuple."""
+        """Return the fields of a tuple."""
         return [self.emit(relax.TupleGetItem(whole, index)) for index in range(count)]
 
     def kernel(self, compute: Callable[..., te.Tensor], *operands: relax.Expr) -> relax.Expr:
-        """Returns the result of a kernel that maps the tensors of its operands to one tensor, or to several."""
+        """Return the result of a kernel that maps the tensors of its operands to one tensor, or to several."""
         bound = [operand if isinstance(operand, relax.Var) else self.emit(operand) for operand in operands]
         return self.builder.emit_te(compute, *bound, primfunc_name_hint=self.operator.lower())
 
     def by_tvm(self, **changed: Any) -> relax.Expr:
-        """Returns what TVM's importer makes of the operator, with some fields of this call changed.
+        """Return what TVM's importer makes of the operator, with some fields of this call changed.
 
         Raises:
             Exception: TVM cannot import it; of any class.
@@ -148,37 +148,37 @@ Converter = Callable[[Call], relax.Expr | Sequence[relax.Expr]]
 
 
 def _as_tvm_reads(value: Any) -> Any:
-    """Returns an attribute with strings as bytes."""
+    """Return an attribute with strings as bytes."""
     if isinstance(value, str):
         return value.encode()
     return tuple(map(_as_tvm_reads, value)) if isinstance(value, tuple) else value
 
 
 def shape_of(expr: relax.Expr) -> tuple[int, ...]:
-    """Returns the shape of an expression; all shapes are fixed."""
+    """Return the shape of an expression; all shapes are fixed."""
     return tuple(int(extent) for extent in expr.ty.shape.values)
 
 
 def dtype_of(expr: relax.Expr) -> str:
-    """Returns the type of an expression's elements."""
+    """Return the type of an expression's elements."""
     return str(expr.ty.dtype)
 
 
 def wide_of(dtype: str) -> str:
-    """Returns the type in which numbers of a type are computed."""
+    """Return the type in which numbers of a type are computed."""
     return "float64" if dtype == "float64" else "float32"
 
 
 def const(values: NDArray[Any] | Sequence[float] | float, dtype: str) -> relax.Expr:
-    """Returns a constant."""
+    """Return a constant."""
     return relax.const(np.asarray(values, dtype, order="C"), dtype)
 
 
 def along(axis: int, rank: int, extent: int = -1) -> list[int]:
-    """Returns the shape in which values along one axis broadcast to a tensor."""
+    """Return the shape in which values along one axis broadcast to a tensor."""
     return [extent if each == axis % rank else 1 for each in range(rank)]
 
 
 def replaced(indices: Sequence[Any], axis: int, index: Any) -> list[Any]:
-    """Returns indices with one along an axis replaced."""
+    """Return indices with one along an axis replaced."""
     return [*indices[:axis], index, *indices[axis + 1 :]]

@@ -22,7 +22,7 @@ def _constant(call: Call) -> relax.Expr:
 
 
 def _evaluated(call: Call) -> relax.Expr:
-    """Returns the result that ONNX's own implementation computes."""
+    """Return the result that ONNX's own implementation computes."""
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 

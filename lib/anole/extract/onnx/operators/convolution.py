@@ -25,7 +25,7 @@ class Window:
 
     @classmethod
     def of(cls, call: Call, kernel: Sequence[int], image: Sequence[int]) -> Window:
-        """Returns the window of an operator."""
+        """Return the window of an operator."""
         rank = len(image)
         strides = _numbers(call, "strides", rank, 1)
         dilations = _numbers(call, "dilations", rank, 1)
@@ -47,11 +47,11 @@ class Window:
         return cls(tuple(kernel), strides, dilations, *pads)
 
     def taps(self) -> list[te.IterVar]:
-        """Returns new axes along which a kernel sums over the window."""
+        """Return new axes along which a kernel sums over the window."""
         return [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(self.kernel)]
 
     def outputs(self, image: Sequence[int], ceil: bool = False) -> tuple[int, ...]:
-        """Returns how many places the window has along each axis; a last one may be incomplete with `ceil`."""
+        """Return how many places the window has along each axis; a last one may be incomplete with `ceil`."""
         found = []
         for axis, size in enumerate(image):
             span = (self.kernel[axis] - 1) * self.dilations[axis] + 1
@@ -63,7 +63,7 @@ class Window:
         return tuple(found)
 
     def places(self, at: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
-        """Returns the place in the image, perhaps outside, of a tap of the window at a place of the output."""
+        """Return the place in the image, perhaps outside, of a tap of the window at a place of the output."""
         return [
             at[axis] * self.strides[axis] + taps[axis] * self.dilations[axis] - self.before[axis]
             for axis in range(len(self.kernel))
@@ -71,7 +71,7 @@ class Window:
 
 
 def _pads_of(totals: Sequence[int], mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the pads before and after, whose sums are given, for an ``auto_pad`` of SAME_UPPER or another one."""
+    """Return the pads before and after, whose sums are given, for an ``auto_pad`` of SAME_UPPER or another one."""
     less, more = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
     return (less, more) if mode == "SAME_UPPER" else (more, less)
 
@@ -84,12 +84,12 @@ def _numbers(call: Call, name: str, count: int, default: int) -> tuple[int, ...]
 
 
 def is_inside(places: Sequence[Any], image: Sequence[int]) -> Any:
-    """Returns the condition that a place is in an image."""
+    """Return the condition that a place is in an image."""
     return tirx.all(*(tirx.all(p >= 0, p < size) for p, size in zip(places, image, strict=True)))
 
 
 def groups_of(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
-    """Returns the groups of a convolution of data and weights of these shapes."""
+    """Return the groups of a convolution of data and weights of these shapes."""
     groups = call.integer("group", 1)
     if data[1] != weight[1] * groups or weight[0] % groups:
         raise call.refuse(f"found {data[1]} channels, {groups} groups and weights {list(weight)}")
@@ -97,7 +97,7 @@ def groups_of(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
 
 
 def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
-    """Returns the convolution of an operator with the attributes of Conv, in the data's type; both types agree."""
+    """Return the convolution of an operator with the attributes of Conv, in the data's type; both types agree."""
     batch, _, *image = shape_of(data)
     outputs, depth, *kernel_shape = shape_of(weight)
     groups = groups_of(call, shape_of(data), shape_of(weight))
@@ -120,7 +120,7 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
 
 
 def _conv_transpose(call: Call) -> relax.Expr:
-    """Leaves constant weights to TVM, whose kernels are rewritten as convolutions; others gather what they get."""
+    """Leave constant weights to TVM, whose kernels are rewritten as convolutions; others gather what they get."""
     _, channels, *image = call.shape(0)
     _, per_group, *kernel_shape = call.shape(1)
     rank = len(image)
@@ -153,7 +153,7 @@ def _conv_transpose(call: Call) -> relax.Expr:
 def _transposed_window(
     call: Call, window: Window, image: Sequence[int], extra: Sequence[int]
 ) -> tuple[Window, tuple[int, ...]]:
-    """Returns the window of a transposed convolution, with the pads that its result's size implies, and that size."""
+    """Return the window of a transposed convolution, with the pads that its result's size implies, and that size."""
     mode, rank = str(call.attributes.get("auto_pad", "NOTSET")), len(image)
     spans = [(k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True)]
     whole = [s * (i - 1) + e + p for s, i, e, p in zip(window.strides, image, extra, spans, strict=True)]
@@ -171,7 +171,7 @@ def _transposed_window(
 
 
 def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequence[int]) -> tuple[list[Any], Any]:
-    """Returns the place of the window whose tap lies on a pixel, and the condition that there is one."""
+    """Return the place of the window whose tap lies on a pixel, and the condition that there is one."""
     places, conditions = [], []
     for axis, size in enumerate(image):
         moved = at[axis] + window.before[axis] - taps[axis] * window.dilations[axis]
@@ -182,7 +182,7 @@ def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequ
 
 
 def _col2im(call: Call) -> relax.Expr:
-    """Returns images that are sums of overlapping blocks."""
+    """Return images that are sums of overlapping blocks."""
     image = tuple(int(extent) for extent in call.required(1, "image_shape"))
     block = tuple(int(extent) for extent in call.required(2, "block_shape"))
     window = Window.of(call, block, image)
@@ -205,7 +205,7 @@ def _col2im(call: Call) -> relax.Expr:
 
 
 def flat(at: Sequence[Any], extents: Sequence[int]) -> Any:
-    """Returns the position of an element in memory."""
+    """Return the position of an element in memory."""
     found: Any = 0
     for index, extent in zip(at, extents, strict=True):
         found = found * extent + index
@@ -213,7 +213,7 @@ def flat(at: Sequence[Any], extents: Sequence[int]) -> Any:
 
 
 def _deform_conv(call: Call) -> relax.Expr:
-    """Samples the taps of each place at their offsets, and multiplies them by the weights."""
+    """Sample the taps of each place at their offsets, and multiply them by the weights."""
     batch, channels, *image = call.shape(0)
     outputs, depth, *kernel_shape = call.shape(1)
     if len(image) != 2:
@@ -244,7 +244,7 @@ def _deform_conv(call: Call) -> relax.Expr:
 
 
 def bilinear(pixel: Any, at: Sequence[Any], image: Sequence[int], dtype: str) -> Any:
-    """Returns the value between four pixels, each given by its integer places; those outside of the image are zero."""
+    """Return the value between four pixels, each given by its integer places; those outside of the image are zero."""
     low = [tirx.floor(place) for place in at]
     total: Any = tirx.const(0, dtype)
     for corner in np.ndindex(2, 2):

@@ -20,7 +20,7 @@ _THROUGH = {
 
 
 def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """Returns the converter of an operator on any number of tensors, which it combines two by two."""
+    """Return the converter of an operator on any number of tensors, which it combines two by two."""
 
     def convert(call: Call) -> relax.Expr:
         values = [value for value in call.inputs if value is not None]
@@ -45,7 +45,7 @@ def _is_inf(call: Call) -> relax.Expr:
 
 
 def _cosh(call: Call) -> relax.Expr:
-    """Returns the hyperbolic cosine; LLVM has no intrinsic for it."""
+    """Return the hyperbolic cosine; LLVM has no intrinsic for it."""
     data = call.input(0)
     half = const(0.5, dtype_of(data))
     # The exponential itself would be infinite before its half is.
@@ -56,7 +56,7 @@ def _cosh(call: Call) -> relax.Expr:
 
 
 def _sinh(call: Call) -> relax.Expr:
-    """Returns the hyperbolic sine; near 0 by its series, where the difference of exponentials loses digits."""
+    """Return the hyperbolic sine; near 0 by its series, where the difference of exponentials loses digits."""
     data = call.input(0)
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -73,7 +73,7 @@ def _sinh(call: Call) -> relax.Expr:
 
 
 def _power(call: Call) -> relax.Expr:
-    """Returns a power of the base's type; an exponent may be of any other type."""
+    """Return a power of the base's type; an exponent may be of any other type."""
     base, exponent = call.input(0), call.input(1)
     dtype, other = dtype_of(base), dtype_of(exponent)
     if dtype == other and dtype.startswith("float"):
@@ -88,7 +88,7 @@ def _power(call: Call) -> relax.Expr:
 
 
 def _integer_power(call: Call, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
-    """Returns an exact power of integers, by squaring."""
+    """Return an exact power of integers, by squaring."""
     dtype = dtype_of(base)
     result = one = const(1, dtype)
     square = base
@@ -106,7 +106,7 @@ def _bit_shift(call: Call) -> relax.Expr:
 
 
 def _mod(call: Call) -> relax.Expr:
-    """Returns the remainder; of floats with the divisor's sign (``fmod`` = 0) or the dividend's (``fmod`` = 1)."""
+    """Return the remainder; of floats with the divisor's sign (``fmod`` = 0) or the dividend's (``fmod`` = 1)."""
     a, b = call.input(0), call.input(1)
     dtype = dtype_of(a)
     if not dtype.startswith("float"):
@@ -132,12 +132,12 @@ def _mod(call: Call) -> relax.Expr:
 
 
 def _shape_of(tensor: te.Tensor) -> tuple[int, ...]:
-    """Returns the shape of a kernel's tensor."""
+    """Return the shape of a kernel's tensor."""
     return tuple(int(extent) for extent in tensor.shape)
 
 
 def _broadcast(tensor: te.Tensor, at: tuple[Any, ...]) -> Any:
-    """Returns an element of a tensor that is broadcast."""
+    """Return an element of a tensor that is broadcast."""
     shape = _shape_of(tensor)
     own = at[len(at) - len(shape) :] if shape else ()
     return tensor(*(0 if extent == 1 else index for extent, index in zip(shape, own, strict=True)))
@@ -153,7 +153,7 @@ def _cast(call: Call) -> relax.Expr:
 
 
 def _bit_cast(call: Call) -> relax.Expr:
-    """Returns the same bits as another type of the same size."""
+    """Return the same bits as another type of the same size."""
     data = call.input(0)
     dtype = dtype_of(data)
     to = call.dtype("to", dtype)
@@ -180,7 +180,7 @@ def _eye_like(call: Call) -> relax.Expr:
 
 
 def _dropout(call: Call) -> relax.Expr | list[relax.Expr]:
-    """Returns the data, since nothing is dropped in inference, and a mask that is true everywhere."""
+    """Return the data, since nothing is dropped in inference, and a mask that is true everywhere."""
     trains = call.constant(2)
     if call.has(2) and (trains is None or trains.any()):
         raise call.refuse("training_mode must be constant and false")
@@ -189,7 +189,7 @@ def _dropout(call: Call) -> relax.Expr | list[relax.Expr]:
 
 
 def _has_element(call: Call) -> relax.Expr:
-    """Returns whether an optional value is given; a tensor always is."""
+    """Whether an optional value is given; a tensor always is."""
     return const(call.has(0), "bool")
 
 

@@ -17,7 +17,7 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max"
 
 
 def _positive(call: Call, indices: relax.Expr, extent: int) -> relax.Expr:
-    """Returns indices of type int64 in which a negative one counts from the end."""
+    """Return indices of type int64 in which a negative one counts from the end."""
     wide = call.cast(indices, "int64")
     is_negative = relax.op.less(wide, const(0, "int64"))
     return call.emit(relax.op.where(is_negative, relax.op.add(wide, const(extent, "int64")), wide))
@@ -33,7 +33,7 @@ def _scatter_elements(call: Call) -> relax.Expr:
 def _scattered(
     call: Call, data: relax.Expr, places: relax.Expr, updates: relax.Expr, axis: int, reduction: str
 ) -> relax.Expr:
-    """Returns data with updates at the places along an axis."""
+    """Return data with updates at the places along an axis."""
     extents = shape_of(places)
     columns = [
         places if each == axis else const(np.broadcast_to(_counted(each, extents), extents), "int64")
@@ -45,12 +45,12 @@ def _scattered(
 
 
 def _counted(axis: int, extents: Sequence[int]) -> NDArray[np.int64]:
-    """Returns the places along an axis, in a shape that broadcasts to a tensor."""
+    """Return the places along an axis, in a shape that broadcasts to a tensor."""
     return np.arange(extents[axis]).reshape(along(axis, len(extents)))
 
 
 def _max_unpool(call: Call) -> relax.Expr:
-    """Returns zeros with the data at the places that MaxPool found."""
+    """Return zeros with the data at the places that MaxPool found."""
     data = call.input(0)
     batch, channels, *image = shape_of(data)
     rank = len(image)
@@ -69,7 +69,7 @@ def _max_unpool(call: Call) -> relax.Expr:
 
 
 def _tensor_scatter(call: Call) -> relax.Expr:
-    """Returns a cache with an update written at an index of its own for each batch."""
+    """Return a cache with an update written at an index of its own for each batch."""
     cache, update = call.input(0), call.input(1)
     shape, written = shape_of(cache), shape_of(update)
     axis = call.axis(len(shape), -2)
@@ -115,7 +115,7 @@ def _reverse_sequence(call: Call) -> relax.Expr:
 
 
 def _pad(call: Call) -> relax.Expr:
-    """Leaves to TVM what adds elements, and removes those of negative pads first, as ONNX Runtime does."""
+    """Leave to TVM what adds elements, and removes those of negative pads first, as ONNX Runtime does."""
     shape = call.shape(0)
     if call.opset < 11:
         return call.by_tvm()
@@ -134,7 +134,7 @@ def _pad(call: Call) -> relax.Expr:
 
 
 def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
-    """Returns how many elements are added before and after those of each axis."""
+    """Return how many elements are added before and after those of each axis."""
     given, axes = call.required(1, "pads"), list(range(rank))
     if call.has(3):
         axes = [call.normal_axis(int(axis), rank) for axis in call.required(3, "axes")]
@@ -145,7 +145,7 @@ def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
 
 
 def _padded_with(call: Call, before: Sequence[int], after: Sequence[int]) -> relax.Expr:
-    """Returns the data with elements of a value, which may be computed, added or removed at the sides."""
+    """Return the data with elements of a value, which may be computed, added or removed at the sides."""
     shape = call.shape(0)
     fill = call.input(2) if call.has(2) else const(0, dtype_of(call.input(0)))
     fill = call.emit(relax.op.reshape(fill, []))
@@ -174,7 +174,7 @@ def _space_to_depth(call: Call) -> relax.Expr:
 
 
 def _top_k(call: Call) -> relax.Expr | list[relax.Expr]:
-    """Leaves signed numbers to TVM, and lets it sort unsigned ones as signed numbers in the same order."""
+    """Leave signed numbers to TVM, and let it sort unsigned ones as signed numbers in the same order."""
     # The order is undefined if it need not be sorted.
     given = {name: value for name, value in call.attributes.items() if name != "sorted"}
     dtype = dtype_of(call.input(0))
@@ -186,7 +186,7 @@ def _top_k(call: Call) -> relax.Expr | list[relax.Expr]:
 
 
 def _flipped(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
-    """Returns the bits of numbers as another type, the first bit flipped, which keeps the order."""
+    """Return the bits of numbers as another type, the first bit flipped, which keeps the order."""
     own = dtype_of(data)
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -201,7 +201,7 @@ def _flipped(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
 
 
 def _compress(call: Call) -> relax.Expr:
-    """Returns the elements that a constant condition selects."""
+    """Return the elements that a constant condition selects."""
     data = call.input(0)
     places = np.flatnonzero(call.required(1, "condition"))
     if not places.size:

@@ -38,15 +38,15 @@ class Factor:
 
 
 def constant_factor(values: _Values) -> Factor:
-    """Returns constant numbers less their zero points."""
+    """Return constant numbers less their zero points."""
     return Factor(const(values, "float32"), ((int(values.min()), int(values.max())),), values)
 
 
 def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
-    """Returns numbers of 8 bits less constant zero points, which broadcast to them."""
+    """Return numbers of 8 bits less constant zero points, which broadcast to them."""
     if isinstance(data, ir.GenericConst):
         return constant_factor(data.value.numpy().astype(np.int32) - zero.astype(np.int32))
-    info, numbers = np.iinfo(dtype_of(data)), whole_float(call, data)
+    info, numbers = np.iinfo(dtype_of(data)), as_integral_float(call, data)
     if zero.any():
         numbers = call.emit(relax.op.subtract(numbers, const(zero, "float32")))
     ends = (int(zero.min()), int(zero.max()))
@@ -54,7 +54,7 @@ def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
 
 
 def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
-    """Returns an input less its zero points.
+    """Return an input less its zero points.
 
     The zero points, another input, are one number, or one for each index along an axis.
     """
@@ -71,15 +71,15 @@ def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
         ends = (int(zeros.min()), int(zeros.max()))
     else:
         ends = (int(info.min), int(info.max))
-    numbers = whole_float(call, data)
+    numbers = as_integral_float(call, data)
     if has_zero and ends != (0, 0):
-        zero = relax.op.reshape(whole_float(call, call.input(zero_index)), shape)
+        zero = relax.op.reshape(as_integral_float(call, call.input(zero_index)), shape)
         numbers = call.emit(relax.op.subtract(numbers, zero))
     return Factor(numbers, tuple((int(info.min) - end, int(info.max) - end) for end in ends), None)
 
 
-def whole_float(call: Call, value: relax.Expr) -> relax.Expr:
-    """Returns whole numbers in float32; what was rounded in that type and then converted is taken as it was rounded."""
+def as_integral_float(call: Call, value: relax.Expr) -> relax.Expr:
+    """Return whole numbers in float32; what was rounded in that type and then converted is taken as it was rounded."""
     made = bound_call(call.builder, value, "relax.astype")
     if made is not None and dtype_of(made.args[0]) == "float32" and _is_rounded(call, made.args[0]):
         return made.args[0]
@@ -87,7 +87,7 @@ def whole_float(call: Call, value: relax.Expr) -> relax.Expr:
 
 
 def _is_rounded(call: Call, value: relax.Expr) -> bool:
-    """Returns whether an expression is whole in any case, and clipped at most to whole numbers."""
+    """Whether an expression is whole in any case, and clipped at most to whole numbers."""
     made: Any = bound(call.builder, value)
     operator = operator_of(made)
     if operator == "relax.add":
@@ -99,7 +99,7 @@ def _is_rounded(call: Call, value: relax.Expr) -> bool:
 
 
 def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]:
-    """Returns the shape in which an input's zero points broadcast to it."""
+    """Return the shape in which an input's zero points broadcast to it."""
     own, shape = call.shape(zero_index), call.shape(index)
     if own in ((), (1,)):
         return []
@@ -110,8 +110,8 @@ def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]
     return along(axis, len(shape), own[0])
 
 
-def convolve_whole(call: Call, data: Factor, weight: Factor) -> relax.Expr:
-    """Returns the convolution of an operator with the attributes of Conv, of type int32."""
+def integer_conv(call: Call, data: Factor, weight: Factor) -> relax.Expr:
+    """Return the convolution of an operator with the attributes of Conv, of type int32."""
     values, groups = weight.values, groups_of(call, shape_of(data.numbers), shape_of(weight.numbers))
     rank = len(shape_of(data.numbers)) - 2
     parts = None
@@ -138,6 +138,6 @@ _CONVOLUTIONS: dict[int, Any] = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3
 """By the number of the image's axes."""
 
 
-def multiply_whole(call: Call, left: Factor, right: Factor) -> relax.Expr:
-    """Returns the matrix product of two operands, of type int32."""
+def integer_matmul(call: Call, left: Factor, right: Factor) -> relax.Expr:
+    """Return the matrix product of two operands, of type int32."""
     return call.emit(relax.op.matmul(left.numbers, right.numbers, out_dtype="int32"))

@@ -13,7 +13,7 @@ from anole.extract.onnx.operators.convolution import Window, flat, is_inside
 
 
 def _pool(call: Call) -> relax.Expr:
-    """Leaves pooling to TVM with explicit pads, since it takes too few for ``SAME_LOWER``."""
+    """Leave pooling to TVM with explicit pads, since it takes too few for ``SAME_LOWER``."""
     if not str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
         return call.by_tvm()
     window = Window.of(call, call.attributes["kernel_shape"], call.shape(0)[2:])
@@ -22,7 +22,7 @@ def _pool(call: Call) -> relax.Expr:
 
 
 def _lp_pool(call: Call) -> relax.Expr:
-    """Returns the norm of each window; what lies outside of the image is zero."""
+    """Return the norm of each window; what lies outside of the image is zero."""
     batch, channels, *image = call.shape(0)
     window = Window.of(call, call.attributes["kernel_shape"], image)
     extents = (batch, channels, *window.outputs(image, call.flag("ceil_mode")))
@@ -90,7 +90,7 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
 
 
 def _roi_align(call: Call) -> relax.Expr:
-    """Leaves averages to TVM; a maximum is taken of the four weighted corners of each sample, as ONNX defines it."""
+    """Leave averages to TVM; a maximum is taken of the four weighted corners of each sample, as ONNX defines it."""
     if str(call.attributes.get("mode", "avg")) == "avg":
         return call.by_tvm()
     samples = call.integer("sampling_ratio", 0)
@@ -122,7 +122,7 @@ def _roi_align(call: Call) -> relax.Expr:
 
 
 def _largest_corner(pixel: Any, at: list[Any], image: tuple[int, int], dtype: str) -> Any:
-    """Returns the largest of four pixels, each with its weight; 0 more than one pixel outside of the image."""
+    """Return the largest of four pixels, each with its weight; 0 more than one pixel outside of the image."""
     inside = tirx.all(*(tirx.all(p >= -1.0, p <= float(size)) for p, size in zip(at, image, strict=True)))
     sides = []
     for p, size in zip(at, image, strict=True):

@@ -1,4 +1,4 @@
-"""ONNX Runtime's own operators on 8 bits: their data is dequantised, computed as in float32, and quantised again."""
+"""ONNX Runtime's own operators on 8 bits: their data is dequantized, computed as in float32, and quantized again."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from anole.extract.onnx.operators.call import Call, Converter, const, shape_of
 from anole.extract.onnx.operators.quantization import dequantize, gemm, quantize
 
 _Compute = Callable[..., relax.Expr]
-"""From the call and the dequantised operands to the result."""
+"""From the call and the dequantized operands to the result."""
 
 
 def _read(call: Call, index: int) -> relax.Expr:
-    """Returns the operand at an index, whose scale and zero point follow it, in float32."""
+    """Return the operand at an index, whose scale and zero point follow it, in float32."""
     return call.emit(dequantize(replace(call, inputs=_three(call, index), attributes={})))
 
 
 def _written(call: Call, result: relax.Expr, index: int) -> relax.Expr:
-    """Returns a result in 8 bits, whose scale and zero point are the inputs from an index on."""
+    """Return a result in 8 bits, whose scale and zero point are the inputs from an index on."""
     scale, zero = _three(call, index)[:2]
     return quantize(replace(call, inputs=(call.emit(result), scale, zero), attributes={}))
 
@@ -32,17 +32,17 @@ def _three(call: Call, index: int) -> tuple[relax.Expr | None, ...]:
 
 
 def _binary(call: Call, compute: _Compute) -> relax.Expr:
-    """Computes an operator of two operands, such as QLinearAdd."""
+    """Compute an operator of two operands, such as QLinearAdd."""
     return _written(call, compute(_read(call, 0), _read(call, 3)), 6)
 
 
 def _unary(call: Call, compute: _Compute) -> relax.Expr:
-    """Computes an operator of one operand, such as QLinearSigmoid."""
+    """Compute an operator of one operand, such as QLinearSigmoid."""
     return _written(call, compute(call, _read(call, 0)), 3)
 
 
 def _in_float(operator: str) -> _Compute:
-    """Returns what computes ONNX's operator of a name on the operand of a call, with its attributes."""
+    """Return what computes ONNX's operator of a name on the operand of a call, with its attributes."""
 
     def compute(call: Call, data: relax.Expr) -> relax.Expr:
         from anole.extract.onnx.operators import CONVERTERS
@@ -76,7 +76,7 @@ def _concat(call: Call) -> relax.Expr:
 
 
 def _gemm(call: Call) -> relax.Expr:
-    """Multiplies, and leaves the result in float32 if no scale for it is given."""
+    """Multiply, and leave the result in float32 if no scale for it is given."""
     inputs: list[relax.Expr | None] = [_read(call, 0), call.emit(dequantize(_along_columns(call)))]
     if call.has(6):
         alpha = const(call.attributes.get("alpha", 1.0), "float32")
@@ -87,7 +87,7 @@ def _gemm(call: Call) -> relax.Expr:
 
 
 def _along_columns(call: Call) -> Call:
-    """Returns the dequantisation of the right operand, which may have a scale for each column of the result."""
+    """Return the dequantization of the right operand, which may have a scale for each column of the result."""
     return replace(call, inputs=_three(call, 3), attributes={"axis": 0 if call.flag("transB") else 1})
 
 

@@ -1,6 +1,6 @@
-"""Quantised operators, computed exactly: products of integers, and scales in floating-point numbers.
+"""Quantized operators, computed exactly: products of integers, and scales in floating-point numbers.
 
-Products whose weight alone is quantised are computed in floating-point numbers, with the weight stored as it is.
+Products whose weight alone is quantized are computed in floating-point numbers, with the weight stored as it is.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from tvm import relax, te, tirx
 from anole.extract.onnx.operators.call import Call, Converter, along, const, dtype_of, shape_of
 from anole.extract.onnx.operators.integer_products import (
     Factor,
+    as_integral_float,
     constant_factor,
-    convolve_whole,
     factor,
     factor_of,
-    multiply_whole,
-    whole_float,
+    integer_conv,
+    integer_matmul,
 )
 from anole.extract.passes.value_ranges import CHOOSING
 from anole.extract.passes.weight_only import weight_only
-from anole.ir.mutators import bound, bound_call, operator_of, value_behind, with_attrs
+from anole.ir.mutators import bound, bound_call, bound_value, operator_of, with_attrs
 from anole.targets.shared.weight_only import StoredWeights
 
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
-_DEQUANTISING = ("relax.astype", "relax.subtract")
+_DEQUANTIZING = ("relax.astype", "relax.subtract")
 """What makes the whole numbers that `DequantizeLinear` scales, and none of those of products."""
 
 
 def quantize(call: Call) -> relax.Expr:
-    """Converts `QuantizeLinear`."""
+    """Convert `QuantizeLinear`."""
     data = call.input(0)
     dtype = dtype_of(call.input(2)) if call.has(2) else call.dtype("output_dtype", "uint8")
     if call.attributes.get("precision", 0):
@@ -49,7 +49,7 @@ def quantize(call: Call) -> relax.Expr:
 
 
 def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
-    """Returns what was dequantised, and since then only moved or chosen from, quantised as it was; or None."""
+    """Return what was dequantized, and since then only moved or chosen from, quantized as it was; or None."""
     moves: list[Any] = []
     while operator_of(made := bound(call.builder, data)) in CHOOSING:
         moves.append(made)
@@ -65,14 +65,14 @@ def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | N
     )
     if not same or dtype_of(numbers) != dtype:
         return None
-    found = whole_float(call, numbers)
+    found = as_integral_float(call, numbers)
     for move in reversed(moves):
         found = call.emit(with_attrs(move, [found, *move.args[1:]]))
     return call.cast(found, dtype)
 
 
 def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
-    """Returns a scaled product of whole numbers over a scale, with one factor for both; None for all other data.
+    """Return a scaled product of whole numbers over a scale, with one factor for both; None for all other data.
 
     This is how `QLinearConv` and `QLinearMatMul` define it.
     """
@@ -81,7 +81,7 @@ def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.
     divisor = _constant_behind(call, scale)
     if found is None or divisor is None or divisor.size != 1 or dtype_of(found[0]) != "int32":
         return None
-    if operator_of(bound(call.builder, found[0])) in _DEQUANTISING:
+    if operator_of(bound(call.builder, found[0])) in _DEQUANTIZING:
         return None
     factor = found[1] / divisor.astype(np.float32).reshape(())
     product = call.emit(relax.op.multiply(call.cast(found[0], "float32"), const(factor, "float32")))
@@ -91,7 +91,7 @@ def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.
 def _saturated(
     call: Call, data: relax.Expr, scale: relax.Expr | None, zero: relax.Expr | None, dtype: str
 ) -> relax.Expr:
-    """Returns numbers divided by a scale, if any, rounded to the nearest even number, shifted and clipped."""
+    """Return numbers divided by a scale, if any, rounded to the nearest even number, shifted and clipped."""
     if dtype not in _INTEGERS:
         raise call.refuse(f"found {dtype}; allowed: {', '.join(_INTEGERS)}")
     divided = call.widened(data if scale is None else call.emit(relax.op.divide(data, scale)))
@@ -103,7 +103,7 @@ def _saturated(
 
 
 def _zero(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
-    """Returns a zero point in a type, as a literal of the kernel if it is one constant; None if it is 0."""
+    """Return a zero point in a type, as a literal of the kernel if it is one constant; None if it is 0."""
     value = None if zero is None else _constant_behind(call, zero)
     if zero is None or (value is not None and not value.any()):
         return None
@@ -111,7 +111,7 @@ def _zero(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
 
 
 def dequantize(call: Call) -> relax.Expr:
-    """Converts `DequantizeLinear`."""
+    """Convert `DequantizeLinear`."""
     data = call.input(0)
     if dtype_of(data) not in (*_INTEGERS, "int32"):
         raise call.refuse(f"found {dtype_of(data)}; allowed: {', '.join(_INTEGERS)}, int32")
@@ -125,7 +125,7 @@ def dequantize(call: Call) -> relax.Expr:
 
 
 def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
-    """Returns a scale or zero point for all data; it is one number, or one for each index or block along an axis."""
+    """Return a scale or zero point for all data; it is one number, or one for each index or block along an axis."""
     own, shape = shape_of(parameter), shape_of(data)
     if own in ((), (1,)):
         # TVM multiplies by the reciprocal of a constant without axes, whose last bit may decide how data is rounded.
@@ -141,7 +141,7 @@ def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
 
 
 def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
-    """Returns data quantised to uint8, so that 0 is exact, with their scale and zero point."""
+    """Return data quantized to uint8, so that 0 is exact, with their scale and zero point."""
     # The levels are a parameter of the kernel, since TVM would multiply by the reciprocal of a constant.
     found = call.kernel(_parameters, relax.op.min(data), relax.op.max(data), const(255, "float32"))
     scale, divisor, point = call.fields(found, 3)
@@ -149,7 +149,7 @@ def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
 
 
 def _parameters(least: te.Tensor, most: te.Tensor, levels: te.Tensor) -> list[te.Tensor]:
-    """Returns the scale of data between two numbers, what the data is divided by, and its zero point."""
+    """Return the scale of data between two numbers, what the data is divided by, and its zero point."""
     zero, one = tirx.const(0, "float32"), tirx.const(1, "float32")
     low, high = tirx.min(least(), zero), tirx.max(most(), zero)
     scale = te.compute((), lambda: (high - low) / levels(), "scale")
@@ -160,7 +160,7 @@ def _parameters(least: te.Tensor, most: te.Tensor, levels: te.Tensor) -> list[te
 
 
 def _qlinear_conv(call: Call) -> relax.Expr:
-    product = convolve_whole(call, factor(call, 0, 2, 1), factor(call, 3, 5, 0))
+    product = integer_conv(call, factor(call, 0, 2, 1), factor(call, 3, 5, 0))
     if call.has(8):
         bias = relax.op.reshape(call.input(8), [1, *call.shape(8), *[1] * (len(call.shape(0)) - 2)])
         product = call.emit(relax.op.add(product, bias))
@@ -168,11 +168,11 @@ def _qlinear_conv(call: Call) -> relax.Expr:
 
 
 def _qlinear_matmul(call: Call) -> relax.Expr:
-    return _rescaled(call, multiply_whole(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1)), -1)
+    return _rescaled(call, integer_matmul(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1)), -1)
 
 
 def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
-    """Returns an operator's product, of type int32, with the result's scale and zero point.
+    """Return an operator's product, of type int32, with the result's scale and zero point.
 
     The right operand may have several scales along an axis of the product.
     """
@@ -196,8 +196,8 @@ def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
 
 
 @dataclass(frozen=True)
-class _Dequantised:
-    """An operand that was dequantised by constants: its whole numbers, as `DequantizeLinear` got them, and their scale.
+class _Dequantized:
+    """An operand that was dequantized by constants: its whole numbers, as `DequantizeLinear` got them, and their scale.
 
     Attributes:
         scale: one number, or one for each index along an axis.
@@ -207,29 +207,29 @@ class _Dequantised:
     scale: NDArray[Any]
 
 
-def _dequantised(call: Call, index: int) -> _Dequantised | None:
-    """Returns an input of 8 bits before it was dequantised; None for all others."""
+def _dequantized(call: Call, index: int) -> _Dequantized | None:
+    """Return an input of 8 bits before it was dequantized; None for all others."""
     before = _bytes_before(call, call.input(index))
-    return None if before is None else _Dequantised(factor_of(call, *before[:2]), before[2])
+    return None if before is None else _Dequantized(factor_of(call, *before[:2]), before[2])
 
 
 def _bytes_before(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any], NDArray[Any]] | None:
-    """Returns the bytes that were dequantised by constants, with their zero point and scale; None for all others."""
+    """Return the bytes that were dequantized by constants, with their zero point and scale; None for all others."""
     before = _scaled_by(call, data)
     if before is None:
         return None
     (found, scale), zero = before, np.zeros((), np.int32)
-    if (centred := bound_call(call.builder, found, "relax.subtract")) is not None:
-        if (point := _constant_behind(call, centred.args[1])) is None:
+    if (centered := bound_call(call.builder, found, "relax.subtract")) is not None:
+        if (point := _constant_behind(call, centered.args[1])) is None:
             return None
-        found, zero = centred.args[0], point
+        found, zero = centered.args[0], point
     if (widened := bound_call(call.builder, found, "relax.astype")) is not None:
         found = widened.args[0]
     return (found, zero, scale) if dtype_of(found) in ("uint8", "int8") else None
 
 
 def _scaled_by(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] | None:
-    """Returns what was converted and multiplied by a constant, and that constant; None for all other data."""
+    """Return what was converted and multiplied by a constant, and that constant; None for all other data."""
     product: Any = bound_call(call.builder, data, "relax.multiply")
     wide: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
     scale = None if wide is None else _constant_behind(call, product.args[1])
@@ -237,26 +237,26 @@ def _scaled_by(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] 
 
 
 def _constant_behind(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
-    """Returns the value of an expression that reshapes or converts a constant; None for all others."""
-    if (value := value_behind(call.builder, expr)) is not None:
+    """Return the value of an expression that reshapes or converts a constant; None for all others."""
+    if (value := bound_value(call.builder, expr)) is not None:
         return value
     made: Any = bound(call.builder, expr)
     if operator_of(made) not in ("relax.reshape", "relax.astype", "relax.take"):
         return None
     if operator_of(made) == "relax.take":
-        values, places = (value_behind(call.builder, operand) for operand in made.args)
+        values, places = (bound_value(call.builder, operand) for operand in made.args)
         return None if values is None or places is None else np.take(values, places, made.attrs.axis)
     inner = _constant_behind(call, made.args[0])
     return None if inner is None else inner.reshape(shape_of(expr)).astype(dtype_of(expr))
 
 
 def _both(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Factor, Factor, NDArray[Any]] | None:
-    """Returns data and weight of a product before they were dequantised, and the scale of the product.
+    """Return data and weight of a product before they were dequantized, and the scale of the product.
 
     The data has one scale; the weight, which is constant unless it may be computed, may have one for each index along
     an axis, whose shape the result's scale has.
     """
-    data, weight = _dequantised(call, 0), _dequantised(call, 1)
+    data, weight = _dequantized(call, 0), _dequantized(call, 1)
     if data is None or weight is None or data.scale.size != 1:
         return None
     if weight.numbers.values is None and not may_be_computed:
@@ -268,17 +268,17 @@ def _both(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Factor,
 
 
 def _conv(call: Call) -> relax.Expr:
-    """Convolves whole numbers where both operands were dequantised, and scales the result."""
+    """Convolve whole numbers where both operands were dequantized, and scales the result."""
     found = _both(call, 0)
     if found is None:
         return call.by_tvm()
     data, weight, scale = found
     rank = len(shape_of(data.numbers))
-    return _scaled(call, convolve_whole(call, data, weight), scale.reshape(along(1, rank)), along(1, rank))
+    return _scaled(call, integer_conv(call, data, weight), scale.reshape(along(1, rank)), along(1, rank))
 
 
 def gemm(call: Call) -> relax.Expr:
-    """Multiplies whole numbers where both operands were dequantised, and scales the result."""
+    """Multiply whole numbers where both operands were dequantized, and scales the result."""
     found = _both(call, 0 if call.flag("transB") else -1)
     is_plain = not call.flag("transA") and {call.attributes.get(name, 1.0) for name in ("alpha", "beta")} == {1.0}
     if not is_plain:
@@ -288,7 +288,7 @@ def gemm(call: Call) -> relax.Expr:
     data, weight, scale = found
     if call.flag("transB") and weight.values is not None:
         weight = constant_factor(weight.values.T)
-    return _scaled(call, multiply_whole(call, data, weight), scale, None)
+    return _scaled(call, integer_matmul(call, data, weight), scale, None)
 
 
 def _matmul(call: Call) -> relax.Expr:
@@ -296,21 +296,21 @@ def _matmul(call: Call) -> relax.Expr:
     if found is None or len(call.shape(1)) < 2:
         return _by_stored_weight(call, False)
     data, weight, scale = found
-    return _scaled(call, multiply_whole(call, data, weight), scale, None)
+    return _scaled(call, integer_matmul(call, data, weight), scale, None)
 
 
 def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
-    """Returns a product of float32 whose weight stays as it was before it was dequantised, or else TVM's product."""
-    weight, types = _dequantised(call, 1), {dtype_of(call.input(0)), dtype_of(call.input(1))}
-    centred = None if weight is None else weight.numbers.values
-    if weight is None or centred is None or centred.ndim != 2 or types != {"float32"}:
+    """Return a product of float32 whose weight stays as it was before it was dequantized, or else TVM's product."""
+    weight, types = _dequantized(call, 1), {dtype_of(call.input(0)), dtype_of(call.input(1))}
+    centered = None if weight is None else weight.numbers.values
+    if weight is None or centered is None or centered.ndim != 2 or types != {"float32"}:
         return call.by_tvm()
-    scales = np.broadcast_to(weight.scale, centred.shape)
+    scales = np.broadcast_to(weight.scale, centered.shape)
     if is_transposed:
-        centred, scales = centred.T, scales.T
+        centered, scales = centered.T, scales.T
     # Blocks end where scales change.
     block = int(np.gcd.reduce([len(scales), *(1 + np.flatnonzero((scales[1:] != scales[:-1]).any(1)))]))
-    stored = StoredWeights(centred.astype(np.int16), scales[::block].astype(np.float32))
+    stored = StoredWeights(centered.astype(np.int16), scales[::block].astype(np.float32))
     if (scheme := stored.scheme) is None:
         return call.by_tvm()
     product = call.emit(weight_only(call.input(0), stored, scheme))
@@ -318,7 +318,7 @@ def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
 
 
 def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: list[int] | None) -> relax.Expr:
-    """Returns a product of whole numbers in float32, with its scale and with the operator's bias, if it has one.
+    """Return a product of whole numbers in float32, with its scale and with the operator's bias, if it has one.
 
     A bias in units of the scale is added before.
     """
@@ -335,12 +335,12 @@ def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: li
 
 CONVERTERS: dict[str, Converter] = {
     "Conv": _conv,
-    "ConvInteger": lambda call: convolve_whole(call, factor(call, 0, 2, 1), factor(call, 1, 3, 0)),
+    "ConvInteger": lambda call: integer_conv(call, factor(call, 0, 2, 1), factor(call, 1, 3, 0)),
     "DequantizeLinear": dequantize,
     "Gemm": gemm,
     "MatMul": _matmul,
     "DynamicQuantizeLinear": lambda call: dynamic_quantize(call, call.input(0)),
-    "MatMulInteger": lambda call: multiply_whole(call, factor(call, 0, 2, -2), factor(call, 1, 3, -1)),
+    "MatMulInteger": lambda call: integer_matmul(call, factor(call, 0, 2, -2), factor(call, 1, 3, -1)),
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": quantize,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of
+from anole.extract.onnx.operators.integer_products import as_integral_float
 from anole.extract.onnx.operators.quantization import dynamic_quantize
-from anole.extract.onnx.operators.integer_products import whole_float
 from anole.extract.passes.exact_sums import exact_runs
 from anole.extract.recurrent import Operands, Scales, emit_recurrence
 from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence
@@ -49,25 +49,25 @@ def _plain(call: Call) -> list[relax.Expr]:
 
 
 def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
-    """Computes with integers in float32, whose sums are exact below 2**24, as ONNX Runtime does with 32 bits.
+    """Compute with integers in float32, whose sums are exact below 2**24, as ONNX Runtime does with 32 bits.
 
-    See ONNX Runtime's documentation of com.microsoft.DynamicQuantizeLSTM: the data are quantised as a whole, and the
+    See ONNX Runtime's documentation of com.microsoft.DynamicQuantizeLSTM: the data are quantized as a whole, and the
     state, for the whole batch, in each step.
     """
     data, scale, zero = dynamic_quantize(call, call.input(0))
-    centred = call.emit(relax.op.subtract(whole_float(call, data), whole_float(call, zero)))
+    centered = call.emit(relax.op.subtract(as_integral_float(call, data), as_integral_float(call, zero)))
     weight, recurrent = (_whole(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
     parts = exact_runs(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
     scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10), parts)
     w, r = (
-        _centred(call, index, zeros) if known is None else const(known.transpose(0, 2, 1), dtype)
+        _centered(call, index, zeros) if known is None else const(known.transpose(0, 2, 1), dtype)
         for index, zeros, known, dtype in ((1, 9, weight, "float32"), (2, 11, recurrent, _narrowest(recurrent)))
     )
-    return _layer(call, "lstm", centred, w, r, scales)
+    return _layer(call, "lstm", centered, w, r, scales)
 
 
 def _whole(call: Call, index: int, zeros: int) -> NDArray[np.int32] | None:
-    """Returns constant integer weights, of shape (directions, inputs, columns), less their zero points, or None."""
+    """Return constant integer weights, of shape (directions, inputs, columns), less their zero points, or None."""
     weight, points = call.constant(index), call.constant(zeros)
     if weight is None or (points is None and call.has(zeros)):
         return None
@@ -76,15 +76,15 @@ def _whole(call: Call, index: int, zeros: int) -> NDArray[np.int32] | None:
 
 
 def _narrowest(weight: NDArray[np.int32] | None) -> str:
-    """Returns the type in which recurrent weights are kept: each step loads all of them."""
+    """Return the type in which recurrent weights are kept: each step loads all of them."""
     if weight is None:
         return "float32"
     info = np.iinfo(np.int8)
     return "int8" if info.min <= weight.min(initial=0) and weight.max(initial=0) <= info.max else "int16"
 
 
-def _centred(call: Call, index: int, zeros: int) -> relax.Expr:
-    """Returns integer weights, of shape (directions, inputs, columns), less their zero points; columns come first."""
+def _centered(call: Call, index: int, zeros: int) -> relax.Expr:
+    """Return integer weights, of shape (directions, inputs, columns), less their zero points; columns come first."""
     weight = call.cast(call.input(index), "float32")
     if call.has(zeros):
         zero = relax.op.expand_dims(call.cast(_by_direction(call, zeros), "float32"), 1)
@@ -93,14 +93,14 @@ def _centred(call: Call, index: int, zeros: int) -> relax.Expr:
 
 
 def _by_direction(call: Call, index: int) -> relax.Expr:
-    """Returns scales or zero points with the directions as first axis, and one or all columns as second axis."""
+    """Return scales or zero points with the directions as first axis, and one or all columns as second axis."""
     return call.emit(relax.op.reshape(call.input(index), [call.shape(1)[0], -1]))
 
 
 def _layer(
     call: Call, cell: Cell, data: relax.Expr, weight: relax.Expr, recurrent: relax.Expr, scales: Scales | None = None
 ) -> list[relax.Expr]:
-    """Returns the outputs of a recurrent operator.
+    """Return the outputs of a recurrent operator.
 
     Args:
         call: the operator, whose inputs from the third one on, and whose attributes, are those of ONNX.
@@ -108,7 +108,7 @@ def _layer(
         data: its input X.
         weight: W, shape (directions, gates * hidden, inputs).
         recurrent: R, shape (directions, gates * hidden, hidden).
-        scales: those of data and weights, if they are quantised.
+        scales: those of data and weights, if they are quantized.
     """
     if dtype_of(data) != "float32":
         raise call.refuse(f"found data of type {dtype_of(data)}; allowed: float32, float16")
@@ -137,12 +137,12 @@ def _layer(
 
 
 def _swapped(call: Call, state: relax.Expr) -> relax.Expr:
-    """Returns a state with batch and directions exchanged."""
+    """Return a state with batch and directions exchanged."""
     return call.emit(relax.op.permute_dims(state, [1, 0, 2]))
 
 
 def _described(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
-    """Returns the recurrence that an operator's attributes describe, without the shape of its data."""
+    """Return the recurrence that an operator's attributes describe, without the shape of its data."""
     direction = str(call.attributes.get("direction", "forward")).lower()
     if direction not in _DIRECTIONS:
         raise call.refuse(f"direction: found {direction!r}; allowed: {', '.join(_DIRECTIONS)}")
@@ -166,7 +166,7 @@ def _described(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
 
 
 def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activation, ...], ...]:
-    """Returns the activation functions of each direction; those that have parameters take the next ones given."""
+    """Return the activation functions of each direction; those that have parameters take the next ones given."""
     n_functions = len(_FUNCTIONS[cell])
     names = [str(name).lower() for name in call.attributes.get("activations", _FUNCTIONS[cell] * n_directions)]
     if unknown := [name for name in names if name not in ACTIVATIONS]:
@@ -179,7 +179,7 @@ def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activ
 
 
 def _parameters(call: Call, function: str, given: Mapping[str, list[Any]]) -> dict[str, float]:
-    """Returns the parameters of the next activation function, and takes them from those given."""
+    """Return the parameters of the next activation function, and take them from those given."""
     found = {}
     for name, default in _PARAMETERS.get(function, {}).items():
         number = given[name].pop(0) if given[name] else default
@@ -190,7 +190,7 @@ def _parameters(call: Call, function: str, given: Mapping[str, list[Any]]) -> di
 
 
 def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
-    """Returns the lengths of the sequences, which the kernel limits, or None if all are whole."""
+    """Return the lengths of the sequences, which the kernel limits, or None if all are whole."""
     if not call.has(4):
         return None
     known = call.constant(4)

@@ -15,7 +15,7 @@ _LARGEST_DETERMINANT = 4
 
 
 def _extreme(largest: bool) -> Converter:
-    """Returns the converter of a maximum or minimum; TVM takes the lowest finite number for that of -inf alone."""
+    """Return the converter of a maximum or minimum; TVM takes the lowest finite number for that of -inf alone."""
 
     def convert(call: Call) -> relax.Expr:
         dtype = dtype_of(call.input(0))
@@ -33,7 +33,7 @@ def _extreme(largest: bool) -> Converter:
 
 
 def _axes(call: Call) -> list[int]:
-    """Returns the axes of a reduction; none if it takes everything, or nothing."""
+    """Return the axes of a reduction; none if it takes everything, or nothing."""
     given = call.attributes.get("axes", ())
     if call.has(1):
         given = call.required(1, "axes").tolist()
@@ -64,7 +64,7 @@ def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
 
 
 def _lp_normalization(call: Call) -> relax.Expr:
-    """Returns vectors of norm 1; a vector of zeros stays."""
+    """Return vectors of norm 1; a vector of zeros stays."""
     data, axis, p = call.input(0), call.axis(len(call.shape(0)), -1), call.integer("p", 2)
     if p not in (1, 2):
         raise call.refuse(f"p: found {p}; allowed: 1, 2")
@@ -76,21 +76,21 @@ def _lp_normalization(call: Call) -> relax.Expr:
 
 
 def _layer_normalization(call: Call) -> relax.Expr | list[relax.Expr]:
-    """Leaves to TVM what does not ask for the mean and the inverse deviation."""
+    """Leave to TVM what does not ask for the mean and the inverse deviation."""
     if call.n_outputs == 1:
         return call.by_tvm()
     emit, rank, dtype = call.emit, len(call.shape(0)), dtype_of(call.input(0))
     axes, wide = list(range(call.axis(rank, -1), rank)), call.widened(call.input(0))
     mean = emit(relax.op.mean(wide, axes, keepdims=True))
-    centred = emit(relax.op.subtract(wide, mean))
-    inverse = emit(relax.op.divide(const(1, dtype_of(wide)), _deviation(call, centred, axes)))
-    result = call.cast(emit(relax.op.multiply(centred, inverse)), dtype)
+    centered = emit(relax.op.subtract(wide, mean))
+    inverse = emit(relax.op.divide(const(1, dtype_of(wide)), _deviation(call, centered, axes)))
+    result = call.cast(emit(relax.op.multiply(centered, inverse)), dtype)
     result = emit(relax.op.multiply(result, call.input(1)))
     return [emit(relax.op.add(result, call.input(2))) if call.has(2) else result, mean, inverse]
 
 
 def _deviation(call: Call, data: relax.Expr, axes: list[int]) -> relax.Expr:
-    """Returns the root of the mean square plus the attribute ``epsilon``."""
+    """Return the root of the mean square plus the attribute ``epsilon``."""
     mean = relax.op.mean(relax.op.multiply(data, data), axes, keepdims=True)
     return relax.op.sqrt(relax.op.add(mean, const(call.attributes.get("epsilon", 1e-5), dtype_of(data))))
 
@@ -106,7 +106,7 @@ def _mean_variance_normalization(call: Call) -> relax.Expr:
 
 
 def _rms_normalization(call: Call) -> relax.Expr:
-    """Leaves the last axis to TVM, which mistakes the shapes of several."""
+    """Leave the last axis to TVM, which mistakes the shapes of several."""
     rank, dtype = len(call.shape(0)), dtype_of(call.input(0))
     axis = call.axis(rank, -1)
     if axis == rank - 1 and dtype == "float32":
@@ -117,7 +117,7 @@ def _rms_normalization(call: Call) -> relax.Expr:
 
 
 def _running(operator: Callable[..., relax.Expr]) -> Converter:
-    """Returns the converter of running sums or products."""
+    """Return the converter of running sums or products."""
 
     def convert(call: Call) -> relax.Expr:
         data, is_reversed = call.input(0), call.flag("reverse")
@@ -150,7 +150,7 @@ def _determinant(call: Call) -> relax.Expr:
 
 
 def _count_ngrams(call: Call) -> relax.Expr:
-    """Returns how often each n-gram of a list occurs in sequences of integers, weighted."""
+    """Return how often each n-gram of a list occurs in sequences of integers, weighted."""
     if "pool_int64s" not in call.attributes:
         raise call.refuse("only n-grams of integers are supported")
     data = call.cast(call.input(0), "int64")
@@ -182,7 +182,7 @@ def _count_ngrams(call: Call) -> relax.Expr:
 
 
 def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.Expr:
-    """Returns how often each n-gram occurs in each row, with up to ``max_skip_count`` elements between its own."""
+    """Return how often each n-gram occurs in each row, with up to ``max_skip_count`` elements between its own."""
     count, length = grams.shape
     skips = 1 if length == 1 else int(call.attributes["max_skip_count"]) + 1
 

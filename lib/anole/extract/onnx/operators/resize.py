@@ -12,7 +12,7 @@ from tvm import relax, te
 
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, replaced, shape_of
 
-_MOST_UNROLLED = 8
+_MAX_UNROLLED = 8
 _POSITIONS = (
     *("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"),
     *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
@@ -87,7 +87,7 @@ def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
 
 
 def _sides(call: Call) -> list[_Side]:
-    """Returns how each axis is resized."""
+    """Return how each axis is resized."""
     shape = call.shape(0)
     rank = len(shape)
     axes = [int(axis) % rank for axis in call.attributes.get("axes", range(rank))]
@@ -117,7 +117,7 @@ def _sides(call: Call) -> list[_Side]:
 
 
 def _values(call: Call) -> tuple[NDArray[Any] | None, ...]:
-    """Returns the constant scales, sizes and region; None for each that is left out."""
+    """Return the constant scales, sizes and region; None for each that is left out."""
     if call.operator == "Upsample" and "scales" in call.attributes:
         return np.asarray(call.attributes["scales"]), None, None
     if _is_old(call):
@@ -158,7 +158,7 @@ def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> r
 def _weighted(
     call: Call, data: relax.Expr, axis: int, indices: NDArray[Any], weights: NDArray[Any], added: NDArray[Any]
 ) -> relax.Expr:
-    """Returns weighted sums of elements along an axis; `indices` and `weights` have the shape (outputs, taps)."""
+    """Return weighted sums of elements along an axis; `indices` and `weights` have the shape (outputs, taps)."""
     dtype = dtype_of(data)
     outputs, taps = indices.shape
     extents = replaced(shape_of(data), axis, outputs)
@@ -167,7 +167,7 @@ def _weighted(
         def term(at: tuple[Any, ...], tap: Any) -> Any:
             return factors[at[axis], tap] * data(*replaced(at, axis, places[at[axis], tap]))
 
-        if taps > _MOST_UNROLLED:
+        if taps > _MAX_UNROLLED:
             tap = te.reduce_axis((0, taps), "tap")
             total = te.compute(extents, lambda *at: te.sum(term(at, tap), tap), "resize")
             return te.compute(extents, lambda *at: total(*at) + added[at[axis]], "shift")
@@ -177,7 +177,7 @@ def _weighted(
 
 
 def _places(position: str, side: _Side, precision: type[np.floating[Any]]) -> NDArray[Any]:
-    """Returns the position in the input of each output."""
+    """Return the position in the input of each output."""
     at = np.arange(side.outputs, dtype=precision)
     scale, one_half = precision(side.scale), precision(0.5)
     length = side.scale * side.inputs
@@ -205,7 +205,7 @@ def _rounded(places: NDArray[Any], rounding: str) -> NDArray[np.int64]:
 
 
 def _taps(call: Call, mode: str, places: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Returns the inputs that each output takes and their weights, both of shape (outputs, taps)."""
+    """Return the inputs that each output takes and their weights, both of shape (outputs, taps)."""
     scale = min(side.scale, 1.0) if call.attributes.get("antialias", 0) else 1.0
     reach = 1 if mode == "linear" else 2
     first = int(np.floor(-reach / scale)) + 1

@@ -11,7 +11,7 @@ from tvm import relax
 
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
 
-_MOST_ELEMENTS = 2**26
+_MAX_ELEMENTS = 2**26
 """The largest number of elements of a matrix of cosines and sines; it is 256 MiB."""
 
 
@@ -40,7 +40,7 @@ def _dft(call: Call) -> relax.Expr:
 def _matrix(
     given: int, length: int, parts: int, is_inverse: bool, is_onesided: bool, window: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """Returns the transform of signals of real and imaginary parts, shape (given, parts, frequencies, parts out).
+    """Return the transform of signals of real and imaginary parts, shape (given, parts, frequencies, parts out).
 
     Args:
         given: how many samples there are; those beyond the length are left out, and missing ones are zero.
@@ -68,9 +68,9 @@ def _matrix(
 
 
 def _multiplied(call: Call, data: relax.Expr, matrix: NDArray[np.float64], order: list[int], axis: int) -> relax.Expr:
-    """Returns the transform along an axis of signals whose last axis holds their parts."""
+    """Return the transform along an axis of signals whose last axis holds their parts."""
     given, parts, frequencies, parts_out = matrix.shape
-    if matrix.size > _MOST_ELEMENTS:
+    if matrix.size > _MAX_ELEMENTS:
         raise call.refuse(f"a transform of {given} samples to {frequencies} frequencies is too long")
     shape = shape_of(data)
     rank = len(shape)

@@ -21,7 +21,7 @@ _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 @hookimpl  # type: ignore[untyped-decorator]
 def render_cell(value: Any, column: str, table: str | None, database: str, datasette: Any) -> Markup | str | None:
-    """Returns what a cell shows, or None for what it shows anyway; a reference shows the label of its row, too."""
+    """Return what a cell shows, or None for what it shows anyway; a reference shows the label of its row, too."""
     if isinstance(value, float):
         return _time(value) if column.endswith("_s") else f"{value:.6g}"
     key, label = (value["value"], value["label"]) if isinstance(value, dict) else (value, None)
@@ -38,7 +38,7 @@ def render_cell(value: Any, column: str, table: str | None, database: str, datas
 
 
 def _time(value_s: float) -> str:
-    """Returns a time in the unit that suits it, with a space that is not broken."""
+    """Return a time in the unit that suits it, with a space that is not broken."""
     size_s, unit = next(
         (each for each in _SECONDS if abs(value_s) >= each[0]), _SECONDS[-1] if value_s else _SECONDS[0]
     )

@@ -28,7 +28,7 @@ class ActionMask:
         self._strides = np.cumprod(sizes[::-1])[::-1]
 
     def allowed(self, vectors: Vectors, knob: int) -> NDArray[np.bool_]:
-        """Returns which steps one knob may take, shape (3, n).
+        """Return which steps one knob may take, shape (3, n).
 
         Earlier knobs have taken their steps in the index vectors, shape (n, n_knobs), and later ones have not.
         """
@@ -41,7 +41,7 @@ class ActionMask:
         return bounded & self._completable[knob].take(np.where(bounded, places, 0))
 
     def _valid(self, vectors: Vectors, knob: int, bounded: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Returns which of a knob's bounded steps lead from valid index vectors to valid ones, shape (3, n)."""
+        """Return which of a knob's bounded steps lead from valid index vectors to valid ones, shape (3, n)."""
         allowed = bounded.copy()
         for step in (-1, 1):
             (rows,) = np.nonzero(bounded[step + 1])
@@ -52,12 +52,12 @@ class ActionMask:
 
 
 def within(values: NDArray[np.int64], cardinalities: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
-    """Returns which steps stay within the knobs' values, shape (3, *values.shape)."""
+    """Return which steps stay within the knobs' values, shape (3, *values.shape)."""
     return np.stack([values > 0, np.ones_like(values, dtype=bool), values < cardinalities - 1])
 
 
 def _completable(space: Space, n_enumerable: int) -> list[NDArray[np.bool_]] | None:
-    """Returns for each knob which combinations of values later knobs can complete, shape (n_combinations,).
+    """Return for each knob which combinations of values later knobs can complete, shape (n_combinations,).
 
     A combination consists of the values of that knob and of earlier ones after their steps, and of the values of later
     ones before theirs. None if there is nothing to know, or too much.

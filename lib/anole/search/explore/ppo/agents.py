@@ -35,11 +35,11 @@ class PPO(Episodes):
     n_hidden: Annotated[int, Range(1, 1024)] = 64
 
     def start(self, space: Space) -> Explorer:
-        """Returns the explorer, ready to tune one task."""
+        """Return the explorer, ready to tune one task."""
         return PPOExplorer(self, space)
 
     def networks(self, space: Space, generator: torch.Generator) -> Networks:
-        """Returns a new policy network and value network."""
+        """Return a new policy network and value network."""
         from anole.search.explore.ppo.networks import ActorCritic
 
         return ActorCritic(len(space.knobs), self.n_hidden, self.shared_layer, generator)
@@ -53,7 +53,7 @@ class MAPPO(Episodes):
     Cooperative, Multi-Agent Games" (2022). The target assigns the knobs to agents; otherwise there is one agent.
 
     DCOC takes the constants of its training from the MAPPO paper (section 4.1). The defaults are those of that paper's
-    code (marlbenchmark/on-policy): `clip`, `entropy_coefficient`, value normalisation, gain 0.01 of the policies' last
+    code (marlbenchmark/on-policy): `clip`, `entropy_coefficient`, value normalization, gain 0.01 of the policies' last
     layers and Adam's epsilon 1e-5 from ``config.py``; learning rate, epochs and a single minibatch from
     ``train_mpe_spread.sh``, whose rollouts are like these: three agents, 128 episodes, 25 steps. As there, each part of
     an agent's action has its own probability ratio, an agent's entropy is the mean of its parts' (``act.py``,
@@ -88,11 +88,11 @@ class MAPPO(Episodes):
     ratio: Literal["knob", "agent"] = "knob"
 
     def start(self, space: Space) -> Explorer:
-        """Returns the explorer, ready to tune one task."""
+        """Return the explorer, ready to tune one task."""
         return PPOExplorer(self, space)
 
     def networks(self, space: Space, generator: torch.Generator) -> Networks:
-        """Returns new policies and a critic."""
+        """Return new policies and a critic."""
         from anole.search.explore.ppo.networks import AgentsAndCritic
 
         return AgentsAndCritic(

@@ -55,5 +55,5 @@ class Episodes:
     at_once: Annotated[int, Range(1, 4096)] | None = None
 
     def networks(self, space: Space, generator: torch.Generator) -> Networks:
-        """Returns new policies and a critic for a space."""
+        """Return new policies and a critic for a space."""
         raise NotImplementedError

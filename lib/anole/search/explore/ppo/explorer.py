@@ -52,7 +52,7 @@ class PPOExplorer:
         self._last: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Returns candidates; before the surrogate's first fit they are drawn uniformly."""
+        """Return candidates; before the surrogate's first fit they are drawn uniformly."""
         if not surrogate.fitted:
             return draw(history, self.settings.n_candidates or self.settings.n_episodes, rng)
         with _one_thread():
@@ -93,7 +93,7 @@ class PPOExplorer:
         bests: list[float],
         rng: np.random.Generator,
     ) -> _Walk:
-        """Walks episodes side by side until all have ended, learns meanwhile, and adds the best score of each step."""
+        """Walk episodes side by side until all have ended, learns meanwhile, and adds the best score of each step."""
         settings, live = self.settings, np.ones(len(vectors), dtype=bool)
         walk = _Walk(vectors, np.zeros(len(vectors), dtype=np.int64))
         while live.any() and walk.n_steps < settings.n_steps and not self._is_known(frontier):
@@ -116,7 +116,7 @@ class PPOExplorer:
         return walk
 
     def _begin(self, history: History, rng: np.random.Generator) -> Vectors:
-        """Returns the first configs of the episodes, shape (at most n_episodes, n_knobs)."""
+        """Return the first configs of the episodes, shape (at most n_episodes, n_knobs)."""
         n = self.settings.n_episodes
         if self.settings.begin == "last" and self._last is not None:
             return self._last
@@ -132,7 +132,7 @@ class PPOExplorer:
 
 
 def _rewards(frontier: Frontier, rollout: Rollout) -> NDArray[np.float64]:
-    """Returns the scores of the configs that live episodes reached, shape (n_steps, n_episodes); others are 0."""
+    """Return the scores of the configs that live episodes reached, shape (n_steps, n_episodes); others are 0."""
     rewards = np.zeros(rollout.live.shape)
     reached = rollout.vectors[1:][rollout.live]
     rows = range(0, len(reached), _CHUNK)
@@ -142,7 +142,7 @@ def _rewards(frontier: Frontier, rollout: Rollout) -> NDArray[np.float64]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limits torch to one thread: the networks are small, and results must not depend on the number of cores."""
+    """Limit torch to one thread: the networks are small, and results must not depend on the number of cores."""
     import torch
 
     n_threads = torch.get_num_threads()

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-_LEAST_VARIANCE = 1e-6
+_MIN_VARIANCE = 1e-6
 """Keeps the units finite. The public code has 1e-2, but its returns are not scaled by 1 - discount."""
 
 
@@ -35,11 +35,11 @@ class ActorCritic(nn.Module):
         self.value_rest = nn.Sequential(hidden(n_hidden), make(n_hidden, 1, 1.0))
 
     def logits(self, states: Tensor) -> Tensor:
-        """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
+        """Return the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
         return _by_action(self.policy_rest(self.policy_first(states)))
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
-        """Returns the values, shape (n, 1), of states of shape (n, n_knobs), whatever the moves that leave them."""
+        """Return the values, shape (n, 1), of states of shape (n, n_knobs), whatever the moves that leave them."""
         values: Tensor = self.value_rest(self.value_first(states))
         return values
 
@@ -82,12 +82,12 @@ class AgentsAndCritic(nn.Module):
         self.critic = nn.Sequential(*hidden, make(n_hidden, 1, 1.0))
 
     def logits(self, states: Tensor) -> Tensor:
-        """Returns the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
+        """Return the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
         own = zip(self.policies, self._observed, strict=True)
         return torch.cat([_by_action(policy(states[:, seen])) for policy, seen in own], dim=2)[:, :, self._positions]
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
-        """Returns the values, shape (n, n_agents) or (n, 1), of states that are left by moves of -1, 0 or 1.
+        """Return the values, shape (n, n_agents) or (n, 1), of states that are left by moves of -1, 0 or 1.
 
         Both have shape (n, n_knobs).
         """
@@ -110,7 +110,7 @@ _UNIFORM = 0.01
 
 
 def _linear(generator: torch.Generator, n_in: int, n_out: int, gain: float) -> nn.Linear:
-    """Returns a linear layer with initial weights from a generator."""
+    """Return a linear layer with initial weights from a generator."""
     # A new Linear draws from torch's global generator, whose state must not change.
     with torch.random.fork_rng(devices=[]):
         linear = nn.Linear(n_in, n_out)
@@ -120,18 +120,18 @@ def _linear(generator: torch.Generator, n_in: int, n_out: int, gain: float) -> n
 
 
 def _by_action(logits: Tensor) -> Tensor:
-    """Returns logits of shape (n, 3 * n_knobs) as (3, n, n_knobs): softmax over a short last axis is slow."""
+    """Return logits of shape (n, 3 * n_knobs) as (3, n, n_knobs): softmax over a short last axis is slow."""
     return logits.view(len(logits), 3, -1).transpose(0, 1)
 
 
 def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:
-    """Returns the log-probabilities of actions, shape (n_actions, ...); where one is not allowed, it is very low."""
+    """Return the log-probabilities of actions, shape (n_actions, ...); where one is not allowed, it is very low."""
     # Not -inf: its product with a probability of zero is NaN.
     return torch.log_softmax(logits.masked_fill(~allowed, -1e9), dim=0)
 
 
 class Scale:
-    """MAPPO's value normalisation: a critic predicts returns with mean 0 and deviation 1.
+    """MAPPO's value normalization: a critic predicts returns with mean 0 and deviation 1.
 
     Yu et al., "The Surprising Effectiveness of PPO in Cooperative, Multi-Agent Games" (2022), section 5.1. All updates
     so far weigh the same, as in the authors' ``ValueNorm``, whose running means forget by 1e-5 an update. Where it is
@@ -143,7 +143,7 @@ class Scale:
         self._n_updates, self._mean, self._mean_square = 0, 0.0, 0.0
 
     def update(self, returns: Tensor) -> None:
-        """Adds the returns of one update, shape (n,)."""
+        """Add the returns of one update, shape (n,)."""
         if self.fixed:
             return
         self._n_updates += 1
@@ -151,15 +151,15 @@ class Scale:
         self._mean_square += (float(returns.square().mean()) - self._mean_square) / self._n_updates
 
     def normalized(self, returns: Tensor) -> Tensor:
-        """Returns what the critic shall predict for returns."""
+        """Return what the critic shall predict for returns."""
         return (returns - self._mean) / self._deviation
 
     def restored(self, predicted: Tensor) -> Tensor:
-        """Returns the returns that the critic predicts."""
+        """Return the returns that the critic predicts."""
         return predicted * self._deviation + self._mean
 
     @property
     def _deviation(self) -> float:
         if not self._n_updates:
             return 1.0
-        return float(max(self._mean_square - self._mean**2, _LEAST_VARIANCE) ** 0.5)
+        return float(max(self._mean_square - self._mean**2, _MIN_VARIANCE) ** 0.5)

@@ -47,7 +47,7 @@ def roll_out(
     rng: np.random.Generator,
     n_endless: int = 0,
 ) -> Rollout:
-    """Continues episodes from index vectors until all have ended, or for `n_steps` steps.
+    """Continue episodes from index vectors until all have ended, or for `n_steps` steps.
 
     An episode converges, and ends, when at least `converged_share` of its knobs stay in one step. The rule is that of
     the papers' code, which also counts knobs that push against a boundary: here the action mask makes them stay.
@@ -92,7 +92,7 @@ def roll_out(
 def move(
     mask: ActionMask, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator
 ) -> tuple[Vectors, NDArray[np.bool_]]:
-    """Draws a joint move for each episode: the knobs' steps one after the other, each between those that are allowed.
+    """Draw a joint move for each episode: the knobs' steps one after the other, each between those that are allowed.
 
     Returns the index vectors after the move, shape (n_episodes, n_knobs), and the steps between which each knob's was
     drawn, shape (3, n_episodes, n_knobs) as the logits.
@@ -107,7 +107,7 @@ def move(
 
 
 def _drawn(allowed: NDArray[np.bool_], logits: NDArray[np.float32], shares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Returns steps of -1, 0 or 1, which shares of the total weight, from 0 to 1, select among the allowed ones."""
+    """Return steps of -1, 0 or 1, which shares of the total weight, from 0 to 1, select among the allowed ones."""
     masked = np.where(allowed, logits, -np.inf)
     down, stay, up = np.exp(masked - masked.max(axis=0))
     thresholds = shares * (down + stay + up)
@@ -121,7 +121,7 @@ def advantages(
     discount: float,
     gae_lambda: float,
 ) -> NDArray[np.float64]:
-    """Returns the advantage of every action, shape (n_steps, n_episodes, n_critics).
+    """Return the advantage of every action, shape (n_steps, n_episodes, n_critics).
 
     Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation" (ICLR 2016),
     equation 16: the sum over l of (discount * gae_lambda)^l delta_(t+l), with the temporal-difference error

@@ -46,7 +46,7 @@ class Minibatch:
         return (self.actions - 1).float()
 
     def rows(self, rows: Tensor) -> Minibatch:
-        """Returns some of the steps."""
+        """Return some of the steps."""
         return Minibatch(**{name: tensor[rows] for name, tensor in vars(self).items()})
 
 
@@ -65,18 +65,18 @@ class Learner:
 
     @torch.inference_mode()
     def policy(self, states: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Returns the logits of every knob's actions, shape (3, n, n_knobs)."""
+        """Return the logits of every knob's actions, shape (3, n, n_knobs)."""
         logits: NDArray[np.float32] = self.networks.logits(torch.from_numpy(states)).numpy()
         return logits
 
     @torch.inference_mode()
     def values(self, states: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Returns the critics' mean values, shape (n,), of states of shape (n, n_knobs) at which a search stays."""
+        """Return the critics' mean values, shape (n,), of states of shape (n, n_knobs) at which a search stays."""
         return np.asarray(self._values(states, np.zeros_like(states)).mean(axis=-1))
 
     @torch.no_grad()
     def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Minibatch:
-        """Returns the steps of a rollout, with the rewards of what they reached, shape (n_steps, n_episodes)."""
+        """Return the steps of a rollout, with the rewards of what they reached, shape (n_steps, n_episodes)."""
         settings, live = self.settings, rollout.live
         states = self.space.normalized(rollout.vectors)
         values = self._values(states, self._moves(rollout))
@@ -97,7 +97,7 @@ class Learner:
         return replace(batch, log_probs=log_probs)
 
     def _values(self, states: NDArray[np.float32], moves: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Returns the values, shape (..., n_critics), of states and of the moves that leave them, (..., n_knobs)."""
+        """Return the values, shape (..., n_critics), of states and of the moves that leave them, (..., n_knobs)."""
         n_knobs = states.shape[-1]
         flat = (torch.from_numpy(each.reshape(-1, n_knobs)) for each in (states, moves))
         predicted = self.networks.values(*flat)
@@ -105,7 +105,7 @@ class Learner:
         return values.reshape(*states.shape[:-1], predicted.shape[-1])
 
     def _moves(self, rollout: Rollout) -> NDArray[np.float32]:
-        """Returns the moves that left each state, shape (n_steps + 1, n_episodes, n_knobs).
+        """Return the moves that left each state, shape (n_steps + 1, n_episodes, n_knobs).
 
         The last state is not left yet, so that its moves are what the policy does on average. One whose episode has
         ended stays.
@@ -117,20 +117,20 @@ class Learner:
         return np.concatenate([rollout.actions - 1, (up - down)[None]]).astype(np.float32)
 
     def learn(self, batch: Minibatch) -> dict[str, float]:
-        """Runs the epochs of one update and returns their mean statistics."""
+        """Run the epochs of one update and return their mean statistics."""
         self._scale.update(batch.returns)
         figures = [self._step(batch.rows(rows)) for rows in self._minibatches(len(batch.states))]
         means = {name: float(torch.stack([figure[name] for figure in figures]).mean()) for name in figures[0]}
         return means | {"explained_variance": explained_variance(batch.values, batch.returns)}
 
     def _minibatches(self, n: int) -> Iterator[Tensor]:
-        """Yields the rows of every minibatch of every epoch."""
+        """Yield the rows of every minibatch of every epoch."""
         for _ in range(self.settings.n_epochs):
             order = torch.randperm(n, generator=self._generator)
             yield from order.tensor_split(min(self.settings.n_minibatches, n))
 
     def _step(self, batch: Minibatch) -> Mapping[str, Tensor]:
-        """Takes one gradient step and returns its statistics."""
+        """Take one gradient step and return its statistics."""
         settings = self.settings
         targets = self._scale.normalized(batch.returns)
         figures = losses(self.networks, replace(batch, returns=targets), settings.clip)
@@ -145,7 +145,7 @@ class Learner:
 
 
 def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
-    """Returns the log-probability of every action, (n, n_actions), and the entropy of all policies, (n,).
+    """Return the log-probability of every action, (n, n_actions), and the entropy of all policies, (n,).
 
     An agent's action is joint, with the sum of its knobs' entropies; or each knob's step is an action, those of the
     first agent first, and an agent has their mean entropy.
@@ -159,7 +159,7 @@ def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
 
 
 def _of_each_action(networks: Networks, weights: Tensor) -> Tensor:
-    """Returns the advantages of actions, shape (n, n_actions or 1), given those by each critic, (n, n_critics)."""
+    """Return the advantages of actions, shape (n, n_actions or 1), given those by each critic, (n, n_critics)."""
     if not networks.acts_by_knob or weights.shape[-1] == 1:
         return weights
     sizes = torch.tensor([len(knobs) for knobs in networks.agents])
@@ -167,7 +167,7 @@ def _of_each_action(networks: Networks, weights: Tensor) -> Tensor:
 
 
 def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tensor]:
-    """Returns the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
+    """Return the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
 
     Every action's ratio is clipped separately, as in MAPPO, and weighs the advantage by its agent's critic, or by the
     one that all share; with one agent and one joint action this is PPO. Agents share no weights, so that the sum of
@@ -190,12 +190,12 @@ def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tenso
 
 
 def standardized(advantages: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns advantages, each critic's with mean 0 and deviation 1, shape (n, n_critics)."""
+    """Return advantages, each critic's with mean 0 and deviation 1, shape (n, n_critics)."""
     return np.asarray((advantages - advantages.mean(axis=0)) / (advantages.std(axis=0) + 1e-8))
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """Returns the share of the returns' variance that the values explain: 1 is all, 0 no better than a constant."""
+    """Return the share of the returns' variance that the values explain: 1 is all, 0 no better than a constant."""
     variance = returns.var(correction=0)
     return float(1 - (returns - values).var(correction=0) / variance) if variance > 0 else 0.0
 
@@ -215,7 +215,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Takes one step along the gradients and clears them."""
+        """Take one step along the gradients and clears them."""
         self._n_steps += 1
         first_bias, second_bias = 1 - self.beta1**self._n_steps, 1 - self.beta2**self._n_steps
         for parameter, first, second in self._moments:

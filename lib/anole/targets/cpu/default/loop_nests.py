@@ -42,12 +42,12 @@ class Machine:
     varies: bool = False
 
     def lanes(self, *blocks: Block) -> int:
-        """Returns how many of the blocks' widest elements fit a register."""
+        """Return how many of the blocks' widest elements fit a register."""
         return max(1, self.vector_bytes // max(block.lane_bytes for block in blocks))
 
 
 def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[SBlockRV], machine: Machine) -> None:
-    """Vectorises a spatial block, a nest of its own, along its most contiguous axis, and runs outer loops in parallel.
+    """Vectorize a spatial block, a nest of its own, along its most contiguous axis, and run outer loops in parallel.
 
     `feeding` are reductions whose results only this block reads, element by element; they are computed just above the
     vector, with their accumulators in registers.
@@ -83,7 +83,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
 
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
-    """Reduces along a contiguous axis: first to a vector of partial results for each row, then over its lanes."""
+    """Reduce along a contiguous axis: first to a vector of partial results for each row, then over its lanes."""
     _join_axes(schedule, rv)
     block = described_block(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
@@ -117,7 +117,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
 
 
 def row_axis(axes: Sequence[Axis]) -> int | None:
-    """Returns the reduction axis to vectorise along, or None if a spatial axis is contiguous."""
+    """Return the reduction axis to vectorize along, or None if a spatial axis is contiguous."""
     if any(not axis.reduction and axis.extent >= 4 and axis.contiguous_loads for axis in axes):
         return None
     rows = (i for i in reversed(range(len(axes))) if axes[i].reduction and axes[i].contiguous_loads)
@@ -125,7 +125,7 @@ def row_axis(axes: Sequence[Axis]) -> int | None:
 
 
 def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: Machine) -> list[LoopRV]:
-    """Fuses as few of the outermost loops as the threads can share evenly; returns the parallel loop and the others."""
+    """Fuse as few of the outermost loops as the threads can share evenly; returns the parallel loop and the others."""
     sizes = [prod(_extent(schedule, loop) for loop in loops[:n]) for n in range(1, len(loops) + 1)]
     threads = machine.threads
     even = (n >= 16 * threads or (n >= threads and n % threads == 0) for n in sizes)
@@ -136,7 +136,7 @@ def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: 
 
 
 def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) -> tuple[list[LoopRV], list[Axis]]:
-    """Fuses neighbouring loops that walk memory like a single loop."""
+    """Fuse neighbouring loops that walk memory like a single loop."""
     for position in reversed(range(1, len(axes))):
         outer, inner = axes[position - 1], axes[position]
         if outer.wraps(inner):
@@ -147,7 +147,7 @@ def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) ->
 
 
 def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
-    """Gives a block that reduces all of a tensor one axis, since a block made by rfactor keeps the axes of before."""
+    """Give a block that reduces all of a tensor one axis, since a block made by rfactor keeps the axes of before."""
     axes = described_block(schedule, rv).axes
     if len(axes) == 1 or not all(axis.reduction for axis in axes):
         return
@@ -163,7 +163,7 @@ def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
 
 
 def even_width(extent: int, widest: int, lanes: int) -> int:
-    """Returns the vector width with which an extent needs the fewest steps.
+    """Return the vector width with which an extent needs the fewest steps.
 
     The remainder of an extent that the width does not divide is processed element by element, at twice the cost.
     """
@@ -180,7 +180,7 @@ def even_width(extent: int, widest: int, lanes: int) -> int:
 def _tile(
     schedule: s_tir.Schedule, loops: Sequence[LoopRV], position: int, width: int, crossing: tuple[int, int] | None
 ) -> tuple[list[LoopRV], LoopRV, LoopRV]:
-    """Splits the vector off the loop at a position and moves it innermost, across a tile of another loop if asked.
+    """Split the vector off the loop at a position and move it innermost, across a tile of another loop if asked.
 
     It returns the outer loops, the loop above the vector, and the vector.
     """
@@ -197,7 +197,7 @@ def _tile(
 
 
 def accumulate(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV, width: int) -> None:
-    """Computes a reduction inside a loop, with vectors of accumulators."""
+    """Compute a reduction inside a loop, with vectors of accumulators."""
     schedule.compute_at(rv, at)
     inside = loops_inside(schedule, rv, at)
     lanes = inside.pop(0) if width > 1 else None
@@ -209,7 +209,7 @@ def accumulate(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV, width: int) -
 
 
 def loops_inside(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV) -> list[LoopRV]:
-    """Returns the loops around a block that are inside a loop."""
+    """Return the loops around a block that are inside a loop."""
     loops = schedule.get_loops(rv)
     depth = next(i for i, loop in enumerate(loops, 1) if schedule.get(loop).same_as(schedule.get(at)))
     return list(loops[depth:])
@@ -226,7 +226,7 @@ def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, para
 
 
 def _joined_axes(block: Block, fed: Sequence[Block]) -> list[Axis]:
-    """Returns the axes of a spatial block, each extended by the strides of the feeding reductions' loads."""
+    """Return the axes of a spatial block, each extended by the strides of the feeding reductions' loads."""
     joined = list(block.axes)
     for each in fed:
         spatial = [axis for axis in each.axes if not axis.reduction]
@@ -243,7 +243,7 @@ def _worth(axis: Axis, lanes: int) -> tuple[float, bool]:
 
 
 def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int] | None:
-    """Returns the axis along which loads are contiguous instead, as in a transposition, and its tile size."""
+    """Return the axis along which loads are contiguous instead, as in a transposition, and its tile size."""
     if axes[position].contiguous_loads:
         return None
     for i, axis in enumerate(axes):
@@ -254,7 +254,7 @@ def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int
 
 
 def described_block(schedule: s_tir.Schedule, rv: SBlockRV) -> Block:
-    """Returns a block's properties; raises ValueError if it is not a single store with constant extents."""
+    """Return a block's properties; raise ValueError if it is not a single store with constant extents."""
     block = describe_block(schedule.get(rv))
     if block is None:
         raise ValueError(f"block {schedule.get(rv).name_hint} is not a single store with constant extents")

@@ -50,7 +50,7 @@ class Axis:
         return regular or self.extent == 1 or inner.extent == 1
 
     def merged(self, inner: Axis) -> Axis:
-        """Returns the longer axis that replaces this one and the one inside it."""
+        """Return the longer axis that replaces this one and the one inside it."""
         return replace(inner, extent=self.extent * inner.extent) if inner.extent > 1 else self
 
 
@@ -92,7 +92,7 @@ class Block:
 
 
 def describe_block(block: s_tir.SBlock) -> Block | None:
-    """Returns a block's properties, or None if it is not a single store with constant extents."""
+    """Return a block's properties, or None if it is not a single store with constant extents."""
     extents = [iter_var.dom.extent for iter_var in block.iter_vars]
     kinds = {int(iter_var.iter_type) for iter_var in block.iter_vars}
     constant = all(isinstance(extent, tirx.IntImm) for extent in extents)

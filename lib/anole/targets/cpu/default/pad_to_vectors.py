@@ -10,7 +10,7 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 from anole.ir.nodes import blocks_of, collect, nest_around, with_nests, with_values
-from anole.ir.symbols import simplified, usual_shape
+from anole.ir.symbols import simplified, typical_shape
 from anole.targets.shared.anchor import is_same_extent
 
 _ROW = "local"
@@ -20,7 +20,7 @@ _OPERATIONS = (tirx.Add, tirx.Max, tirx.Min)
 
 
 def pad_rows(func: tirx.PrimFunc, lanes: int, sizes: Mapping[str, int]) -> tirx.PrimFunc:
-    """Returns an equivalent function whose intermediate rows, and what is reduced, are whole vectors.
+    """Return an equivalent function whose intermediate rows, and what is reduced, are whole vectors.
 
     Rows are first copied to a padded intermediate result. What the padding holds is computed with the rest and never
     counts: a reduction replaces it by its own initial value, and the last block does not read it. The function consists
@@ -54,7 +54,7 @@ class _Rows:
 
     @classmethod
     def of(cls, blocks: Sequence[s_tir.SBlock], lanes: int, sizes: Mapping[str, int]) -> _Rows:
-        """Returns the rows that the reductions among the blocks have in common."""
+        """Return the rows that the reductions among the blocks have in common."""
         reductions = [block for block in blocks if block.init is not None]
         shapes = [_extents(block, sizes) for block in reductions]
         if len({(prod(shape[:-1]), shape[-1]) for shape in shapes}) != 1:
@@ -68,7 +68,7 @@ class _Rows:
         return is_same_extent(block.iter_vars[-1].dom.extent, self.extent) and prod(outer) == self.count
 
     def read(self, block: s_tir.SBlock, buffers: Sequence[Any]) -> list[Any]:
-        """Returns those of the buffers of which a block reads rows."""
+        """Return those of the buffers of which a block reads rows."""
         own = block.iter_vars[-1].var
         found: list[Any] = []
         for load in collect(block.body.value, ir.TensorLoad):
@@ -87,7 +87,7 @@ class _Rows:
 
 
 def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc:
-    """Returns the function with the results of all walking blocks but the last one, and of copies, padded."""
+    """Return the function with the results of all walking blocks but the last one, and of copies, padded."""
     schedule = s_tir.Schedule(func)
     *earlier, last = [schedule.get(rv) for rv in blocks_of(schedule)]
     longer: dict[Any, Any] = {}
@@ -102,7 +102,7 @@ def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc
 
 
 def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, guarded: bool) -> tirx.Stmt:
-    """Returns a loop nest for a block on the longer buffers; with rows, one that also visits their padding."""
+    """Return a loop nest for a block on the longer buffers; with rows, one that also visits their padding."""
     visits_padding = rows is not None and (guarded or rows.walks(block))
     block = with_values(block, longer)
     iter_vars, store = list(block.iter_vars), block.body
@@ -120,7 +120,7 @@ def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, gu
 
 
 def _counted(value: Any, inside: Any, initial: Any) -> Any:
-    """Returns a reduction's step that counts only elements inside."""
+    """Return a reduction's step that counts only elements inside."""
     if not isinstance(value, _OPERATIONS):
         raise ValueError(f"{type(value).__name__} is no operation of a reduction over padded rows")
     return type(value)(value.a, tirx.Select(inside, value.b, initial))
@@ -133,7 +133,7 @@ def _lengthened(buffer: Any, extent: Any) -> Any:
 
 def _extents(block: s_tir.SBlock, sizes: Mapping[str, int]) -> list[int]:
     """Return the extents of a block at some sizes of its symbols."""
-    found = usual_shape((iter_var.dom.extent for iter_var in block.iter_vars), sizes)
+    found = typical_shape((iter_var.dom.extent for iter_var in block.iter_vars), sizes)
     if found is None:
         raise ValueError("a loop has an extent that is not known")
     return list(found)

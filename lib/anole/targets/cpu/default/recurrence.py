@@ -16,7 +16,7 @@ _ROWS_OF_A_STRAND = 8
 
 
 def recurrence_tilings(recurrence: Recurrence, threads: int, unit: VectorUnit) -> tuple[Tiling, Tiling | None]:
-    """Returns how the kernel of a recurrent layer is divided, and how it is for a batch of 1 if the batch varies."""
+    """Return how the kernel of a recurrent layer is divided, and how it is for a batch of 1 if the batch varies."""
     found = recurrence_tiling(recurrence, threads, unit)
     if recurrence.batch_symbol is None:
         return found, None
@@ -24,7 +24,7 @@ def recurrence_tilings(recurrence: Recurrence, threads: int, unit: VectorUnit) -
 
 
 def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) -> Tiling:
-    """Returns how the kernel of a recurrent layer is divided.
+    """Return how the kernel of a recurrent layer is divided.
 
     Half of the registers hold sums, of several rows if there are any, since these share each load of a weight. Threads
     have directions of their own, or rows if there are many; otherwise they share large steps.
@@ -32,7 +32,7 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
     sums = max(1, unit.registers * unit.lanes // (2 * LANES * recurrence.gates))
 
     def cost(rows: int) -> int:
-        """Returns the time of loads and products: to load a weight takes about as long as to multiply it once."""
+        """Return the time of loads and products: to load a weight takes about as long as to multiply it once."""
         return -(-recurrence.batch // rows) * (1 + rows)
 
     rows = min(range(1, sums + 1), key=cost)
@@ -53,11 +53,11 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
 
 
 def _even_blocks(blocks: int, most: int, of_rows: int, threads: int) -> int:
-    """Returns the most blocks of a tile with which all threads have the same share of a step, or one block."""
+    """Return the most blocks of a tile with which all threads have the same share of a step, or one block."""
     even = [n for n in range(1, most + 1) if blocks % n == 0 and blocks // n * of_rows % threads == 0]
     return max(even, default=1)
 
 
 def _largest(extent: int, most: int) -> int:
-    """Returns the largest divisor of an extent up to a number."""
+    """Return the largest divisor of an extent up to a number."""
     return max(each for each in range(1, most + 1) if extent % each == 0)

@@ -1,7 +1,7 @@
 """Schedules functions that pass over each row several times, such as softmax, row by row.
 
 A row then stays in the cache from one block to the next, intermediate results are as short as a row, and the threads
-synchronise once instead of once per block.
+synchronize once instead of once per block.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 from tvm import s_tir
 
 from anole.ir.nodes import blocks_of
-from anole.targets.cpu.default.memory_access import Block
 from anole.targets.cpu.default.loop_nests import (
     ACCUMULATORS,
     SERIAL_WORK,
@@ -23,6 +22,7 @@ from anole.targets.cpu.default.loop_nests import (
     loops_inside,
     run_in_parallel,
 )
+from anole.targets.cpu.default.memory_access import Block
 from anole.targets.cpu.device.lowering import PARTITION
 
 _LANES_LEFT = 4
@@ -35,7 +35,7 @@ SBlockRV = Any
 
 
 def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine: Machine) -> None:
-    """Computes all blocks of a function, of which the last writes the result, in one parallel loop over its rows.
+    """Compute all blocks of a function, of which the last writes the result, in one parallel loop over its rows.
 
     Raises:
         ValueError: the blocks do not share their rows, vectors do not divide what is reduced, or rows are too few.
@@ -63,7 +63,7 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
 
 
 def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lanes: int, most: int) -> None:
-    """Makes a reduction one of at most so many vectors of partial results, of a few lanes, and of these one by one."""
+    """Make a reduction one of at most so many vectors of partial results, of a few lanes, and of these one by one."""
     *spatial, loop = schedule.get_loops(rv)
     if not block.axes[-1].reduction or any(axis.reduction for axis in block.axes[:-1]):
         raise ValueError("rows are not reduced along their last axis alone")

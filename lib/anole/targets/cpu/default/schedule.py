@@ -1,4 +1,4 @@
-"""Schedules untuned functions: large ones run in parallel, and contiguous ones are vectorised."""
+"""Schedules untuned functions: large ones run in parallel, and contiguous ones are vectorized."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tvm import s_tir, tirx
 
 from anole.ir.nodes import blocks_of
 from anole.ir.symbols import at_sizes, prime_sizes
-from anole.targets.cpu.default.memory_access import are_same, describe_block, reads_elementwise
 from anole.targets.cpu.default.loop_nests import (
     SERIAL_WORK,
     Machine,
@@ -24,9 +23,10 @@ from anole.targets.cpu.default.loop_nests import (
     schedule_row_reduction,
     schedule_spatial,
 )
+from anole.targets.cpu.default.memory_access import are_same, describe_block, reads_elementwise
+from anole.targets.cpu.default.pad_to_vectors import pad_rows
 from anole.targets.cpu.default.rows import schedule_rows
 from anole.targets.cpu.default.split_reductions import separate_results
-from anole.targets.cpu.default.pad_to_vectors import pad_rows
 from anole.targets.cpu.device.lowering import passes
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class _Decided:
     sizes: Mapping[str, int]
 
     def scheduled(self, step: Callable[[s_tir.Schedule], None]) -> _Decided:
-        """Returns both after a step that is decided by one, and carried out on the other as well."""
+        """Return both after a step that is decided by one, and carried out on the other as well."""
         schedule = s_tir.Schedule(tvm.IRModule({"main": self.deciding}))
         step(schedule)
         made = schedule.mod["main"]
@@ -55,13 +55,13 @@ class _Decided:
         return replace(self, func=other.mod["main"], deciding=made)
 
     def changed(self, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> _Decided:
-        """Returns both changed."""
+        """Return both changed."""
         func = change(self.func)
         return replace(self, func=func, deciding=func if self.func is self.deciding else change(self.deciding))
 
 
 def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
-    """Returns an equivalent function, parallel and vectorised where that pays.
+    """Return an equivalent function, parallel and vectorized where that pays.
 
     It never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
     tried, and finally the function stays as it was.
@@ -142,7 +142,7 @@ def _schedule_outer_loops(decided: _Decided, machine: Machine) -> _Decided:
 
 
 def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine) -> None:
-    """Runs the leading spatial loops of a block in parallel if there is enough work."""
+    """Run the leading spatial loops of a block in parallel if there is enough work."""
     iter_vars, loops = schedule.get(rv).iter_vars, schedule.get_loops(rv)
     if len(iter_vars) != len(loops):
         return
@@ -153,7 +153,7 @@ def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine)
 
 
 def _inline_cheap(schedule: s_tir.Schedule) -> None:
-    """Inlines every spatial block that others read, unless its values are both expensive and used repeatedly."""
+    """Inline every spatial block that others read, unless its values are both expensive and used repeatedly."""
     for rv in blocks_of(schedule):
         block = describe_block(schedule.get(rv))
         consumers = schedule.get_consumers(rv)
@@ -169,7 +169,7 @@ def _inline_cheap(schedule: s_tir.Schedule) -> None:
 
 
 def _feeding_reductions(schedule: s_tir.Schedule, rv: Any) -> list[Any]:
-    """Returns the non-contiguous reductions whose results only this spatial block reads, element by element."""
+    """Return the non-contiguous reductions whose results only this spatial block reads, element by element."""
     feeding = []
     for producer in schedule.get_producers(rv):
         block, source = describe_block(schedule.get(producer)), schedule.get(producer)

@@ -14,7 +14,7 @@ from anole.ir.nodes import blocks_of, collect, nest_around, with_nests, with_val
 
 
 def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Returns an equivalent function in which results that do not depend on each other have blocks of their own."""
+    """Return an equivalent function in which results that do not depend on each other have blocks of their own."""
     if func.body.block.name_hint != "root":
         return func
     schedule = s_tir.Schedule(func)
@@ -29,7 +29,7 @@ def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _separated(block: s_tir.SBlock) -> list[s_tir.SBlock]:
-    """Returns a block for each result of a block; none if it has one result, or its results need each other."""
+    """Return a block for each result of a block; none if it has one result, or its results need each other."""
     if not isinstance(block.body, tirx.SeqStmt) or not isinstance(block.init, tirx.SeqStmt):
         return []
     bound: dict[Any, Any] = {}
@@ -52,7 +52,7 @@ def _separated(block: s_tir.SBlock) -> list[s_tir.SBlock]:
 
 
 def _block_of(block: s_tir.SBlock, store: Any, value: Any, initial: Mapping[Any, Any]) -> s_tir.SBlock:
-    """Returns the block of one result, on iteration variables of its own."""
+    """Return the block of one result, on iteration variables of its own."""
     made = s_tir.SBlock(
         block.iter_vars,
         block.reads,

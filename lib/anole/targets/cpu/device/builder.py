@@ -21,7 +21,7 @@ from anole.task import Workload
 
 
 def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Returns TVM's target: the described processor, with those features that not every one of its name has."""
+    """Return TVM's target: the described processor, with those features that not every one of its name has."""
     mcpu = str(description["mcpu"])
     settings = {"kind": "llvm", "mcpu": mcpu, "num-cores": description["threads"]}
     attributes = llvm_attributes(mcpu, description.get("features", ()))
@@ -29,13 +29,13 @@ def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
 
 
 def runtime_objects(description: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Returns the objects to link with every library for a described processor, which are written into the folder."""
+    """Return the objects to link with every library for a described processor, which are written into the folder."""
     tiles = [compile_tiles(folder)] if VectorUnit.of(description).tile_words else []
     return [compile_runtime(int(description["threads"]), folder), *tiles]
 
 
 def candidate_context() -> tvm.transform.PassContext:
-    """Returns TVM's settings for compiling candidates: the same loops as in whole networks, in less time.
+    """Return TVM's settings for compiling candidates: the same loops as in whole networks, in less time.
 
     Arguments are not checked, because the runner passes correct ones; LLVM would spend a quarter of its time on these
     checks. Statements without effect are not removed, because LLVM does that too.
@@ -44,7 +44,7 @@ def candidate_context() -> tvm.transform.PassContext:
 
 
 def load(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
-    """Compiles a scheduled function and loads it into this process."""
+    """Compile a scheduled function and load it into this process."""
     with TemporaryDirectory(prefix="anole-") as folder:
         artifact = Path(folder) / "kernel.so"
         _export(func, description, artifact)
@@ -54,7 +54,7 @@ def load(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
 def build(
     template: Template, workload: Workload, config: Config, description: Mapping[str, Any], artifact: Path
 ) -> None:
-    """Builds one candidate into a shared library."""
+    """Build one candidate into a shared library."""
     func = template.schedule(define(template, workload, config), workload, config)
     with candidate_context():
         _export(func, description, artifact)

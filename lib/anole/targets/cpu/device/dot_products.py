@@ -37,7 +37,7 @@ def _helper(dtype: str, lanes: int) -> str:
 
 
 def _code(dtype: str, lanes: int, declared: str, operands: str, steps: str) -> str:
-    """Returns the code of a function of a sum and two words, which the steps know as operands %a and %b."""
+    """Return the code of a function of a sum and two words, which the steps know as operands %a and %b."""
     sums, words = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>", f"<{lanes} x i32>"
     return f"""
 declare {declared}
@@ -51,7 +51,7 @@ define {sums} @{_helper(dtype, lanes)}({sums} %sum, {words} %left, {words} %righ
 
 
 def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features: str) -> _Dot:
-    """Returns the dot product that one instruction computes; each text of features is a set of them."""
+    """Return the dot product that one instruction computes; each text of features is a set of them."""
     sums = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>"
     steps = f"  %result = call {sums} @{name}({sums} %sum, {operands} %a, {operands} %b)"
     code = _code(dtype, lanes, f"{sums} @{name}({sums}, {operands}, {operands})", operands, steps)
@@ -59,7 +59,7 @@ def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features:
 
 
 def _by_pairs(lanes: int, name: str, feature: str) -> _Dot:
-    """Returns the exact dot product of bytes as two of pairs of 16 bits; the one of bytes would clip sums of pairs."""
+    """Return the exact dot product of bytes as two of pairs of 16 bits; the one of bytes would clip sums of pairs."""
     words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     steps = f"""\
   %a.even = and {halves} %a, splat (i16 255)
@@ -75,7 +75,7 @@ def _by_pairs(lanes: int, name: str, feature: str) -> _Dot:
 
 
 def _by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
-    """Returns the product of one byte in each word, the lower one of a pair of 16 bits whose upper one is zero."""
+    """Return the product of one byte in each word, the lower one of a pair of 16 bits whose upper one is zero."""
     words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     steps = f"""\
   %product = call {words} @{name}({halves} %a, {halves} %b)
@@ -84,13 +84,13 @@ def _by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
 
 
 def _bytes(dtype: str, lanes: int, *features: str) -> _Dot:
-    """Returns the dot product of VNNI, whose operands have the type of words before LLVM 22."""
+    """Return the dot product of VNNI, whose operands have the type of words before LLVM 22."""
     operands = f"<{4 * lanes} x i8>" if llvm_version_major() >= 22 else f"<{lanes} x i32>"
     return _by_instruction(dtype, lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", operands, *features)
 
 
 def _bfloat16s(lanes: int) -> _Dot:
-    """Returns the dot product of AVX-512 BF16, which rounds after each of its two products."""
+    """Return the dot product of AVX-512 BF16, which rounds after each of its two products."""
     name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
     return _by_instruction("bfloat16x2", lanes, name, f"<{2 * lanes} x bfloat>", "avx512bf16 avx512vl")
 
@@ -111,12 +111,12 @@ _DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
 
 
 def has_words(func: tirx.PrimFunc) -> bool:
-    """Returns whether a function reads words of narrow numbers."""
+    """Whether a function reads words of narrow numbers."""
     return any(is_word(call) or is_dot(call) for call in collect(func.body, ir.Call))
 
 
 def read_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Reads words as numbers of 32 bits from views of the flat buffers in which they lie."""
+    """Read words as numbers of 32 bits from views of the flat buffers in which they lie."""
     views: dict[Any, Any] = {}
     analyzer = sym.Analyzer()
 
@@ -142,7 +142,7 @@ def read_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
 
 def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replaces sums with dot products by the processor's instruction, or by what defines them where it has none."""
+    """Replace sums with dot products by the processor's instruction, or by what defines them where it has none."""
     target, used = func.attrs.get("target") if func.attrs else None, dict[str, str]()
 
     def added(addition: tirx.Add) -> Any:
@@ -169,7 +169,7 @@ def _has(target: Any, dot: _Dot) -> bool:
 
 
 def _bfloat16_sum(total: Any, left: Any, right: Any) -> Any:
-    """Returns a sum with the products of two bfloat16, each of which is the upper half of a float32."""
+    """Return a sum with the products of two bfloat16, each of which is the upper half of a float32."""
     dtype = str(total.ty.dtype)
 
     def both(word: Any) -> tuple[Any, Any]:
@@ -181,7 +181,7 @@ def _bfloat16_sum(total: Any, left: Any, right: Any) -> Any:
 
 
 def _byte_sum(total: Any, left: Any, right: Any) -> Any:
-    """Returns a sum with the products of four uint8 and four int8."""
+    """Return a sum with the products of four uint8 and four int8."""
     dtype = str(total.ty.dtype)
     for bits in range(0, 32, 8):
         unsigned = (left >> tirx.const(bits, dtype)) & tirx.const(255, dtype)

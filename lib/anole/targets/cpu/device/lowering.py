@@ -24,11 +24,11 @@ from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
 from anole.ir.nodes import collect, with_each
-from anole.ir.symbols import are_numbers, with_plain_extents
+from anole.ir.symbols import all_static, with_opaque_extents_named
 from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
+from anole.targets.cpu.device.dot_products import has_words, lower_dots, read_words
 from anole.targets.cpu.device.not_a_number import keep_nan
 from anole.targets.cpu.device.rounding import simplify_rounding
-from anole.targets.cpu.device.dot_products import has_words, lower_dots, read_words
 
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""
@@ -46,13 +46,13 @@ _LARGEST_BYTES = 1 << 14
 
 @cache
 def pipeline() -> str:
-    """Returns the pipeline's name for `tvm.compile`."""
+    """Return the pipeline's name for `tvm.compile`."""
     compilation_pipeline.register_tir_pipeline(_NAME, passes)
     return _NAME
 
 
 def passes() -> tuple[Any, Any, Any]:
-    """Returns the passes that lower a module, and those that finish its host and its device functions."""
+    """Return the passes that lower a module, and those that finish its host and its device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
     before = [tvm.transform.module_pass(change, opt_level=0) for change in (_keep_vectors_whole, _read_words)]
     first = [tirx.transform.prim_func_pass(change, opt_level=0) for change in (_take_plain_extents, name_roundings)]
@@ -62,11 +62,11 @@ def passes() -> tuple[Any, Any, Any]:
 
 
 def _take_plain_extents(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    return with_plain_extents(func)
+    return with_opaque_extents_named(func)
 
 
 def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Flattens and partitions the functions that ask for it, for which blocks have to be lowered first."""
+    """Flatten and partitions the functions that ask for it, for which blocks have to be lowered first."""
     asking = {
         variable: func
         for variable, func in module.functions_items()
@@ -80,7 +80,7 @@ def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContex
 
 
 def _read_words(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Flattens the functions that read words of narrow numbers, and reads these where they lie."""
+    """Flatten the functions that read words of narrow numbers, and reads these where they lie."""
     for variable, func in module.functions_items():
         if has_words(func):
             (flat,) = (each for _, each in _FLAT(tvm.IRModule({variable: func})).functions_items())
@@ -98,7 +98,7 @@ def _runs_around_itself(func: tirx.PrimFunc) -> bool:
 
 
 def _take_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Turns remainders of quotients into quotients of remainders, for TVM flattens once more and then reads them wrong.
+    """Turn remainders of quotients into quotients of remainders, for TVM flattens once more and then reads them wrong.
 
     It takes ``(i + 3) // 2 % 4`` for ``(i + 2) // 2`` where i is below 4.
     """
@@ -132,13 +132,13 @@ _FLAT_AND_PARTITIONED = tvm.transform.Sequential([_FLAT, s_tir.transform.LoopPar
 
 
 def _keep_on_stack(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Marks all small local buffers so that TVM does not allocate them on the heap."""
+    """Mark all small local buffers so that TVM does not allocate them on the heap."""
     return with_each(func, tirx.AllocBuffer, _marked)
 
 
 def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
     buffer = allocation.buffer
-    is_known = are_numbers(buffer.shape)
+    is_known = all_static(buffer.shape)
     if buffer.scope() != "local" or not is_known:
         return allocation
     if buffer.dtype.itemsize * prod(map(int, buffer.shape)) > _LARGEST_BYTES:
@@ -148,7 +148,7 @@ def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
 
 
 def _share_evenly(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Cuts parallel loops into as many chunks as the threads claim, whose lengths differ by one at most."""
+    """Cut parallel loops into as many chunks as the threads claim, whose lengths differ by one at most."""
     target = func.attrs.get("target") if func.attrs else None
     threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
     return with_each(func, tirx.For, partial(_cut, chunks=threads * CHUNKS_OF_THREAD)) if threads else func

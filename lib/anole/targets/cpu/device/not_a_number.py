@@ -20,14 +20,14 @@ _MAXIMA = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
 
 
 def keep_nan(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replaces extremes and inequalities by expressions that keep NaN, except running extremes."""
+    """Replace extremes and inequalities by expressions that keep NaN, except running extremes."""
     for kind in (tirx.BufferStore, tirx.Bind):
         func = with_each(func, kind, _keeping)
     return with_each(func, tirx.NE, _unequal)
 
 
 def _keeping(statement: Any) -> Any:
-    """Returns a statement whose value keeps NaN."""
+    """Return a statement whose value keeps NaN."""
     value = statement.value
     if isinstance(statement, tirx.Bind):
         return tirx.Bind(statement.var, _with_nan(value))

@@ -40,7 +40,7 @@ _STREAMS = 4
 
 
 def peak_gflops(description: Mapping[str, Any], dtype: str = "float32", seconds: float = 1.0) -> float:
-    """Measures independent multiply-adds in registers or tiles on every thread: the best of many short bursts.
+    """Measure independent multiply-adds in registers or tiles on every thread: the best of many short bursts.
 
     Args:
         description: the processor's, as a target.
@@ -60,7 +60,7 @@ def _vectors_gflops(description: Mapping[str, Any], dtype: str, seconds: float) 
     factors = np.full((2, unit.lanes), 0.5, dtype=_sum_dtype(dtype))
     out = np.empty((threads, n_accumulators, unit.lanes), dtype=_sum_dtype(dtype))
     flop = 2 * threads * _STEPS * n_accumulators * unit.lanes * int(tvm.DataType(dtype).lanes)
-    return flop / _least_s(kernel, (factors, out), 5, seconds) / 1e9
+    return flop / _min_s(kernel, (factors, out), 5, seconds) / 1e9
 
 
 def _tiles_gflops(description: Mapping[str, Any], dtype: str, groups: int, seconds: float) -> float:
@@ -69,27 +69,27 @@ def _tiles_gflops(description: Mapping[str, Any], dtype: str, groups: int, secon
     data, weights = (np.full(shape, _ONES, np.int32) for shape in ((2, _SIDE, _SIDE), (groups, _SIDE, 2 * _SIDE)))
     out = np.empty((threads, 2 * _SIDE, 2 * _SIDE), dtype=_sum_dtype(dtype))
     flop = 2 * threads * _GROUPS * 4 * _SIDE**3 * int(tvm.DataType(dtype).lanes)
-    return flop / _least_s(kernel, (data, weights, out), 5, seconds) / 1e9
+    return flop / _min_s(kernel, (data, weights, out), 5, seconds) / 1e9
 
 
 def copy_bytes_per_s(description: Mapping[str, Any], seconds: float = 0.5) -> float:
-    """Measures copies of an array by every thread: the best of many runs, each of which reads it and writes it once."""
+    """Measure copies of an array by every thread: the best of many runs, each of which reads it and writes it once."""
     threads, step = int(description["threads"]), _STREAMS * VectorUnit.of(description).lanes
     floats = _FLOATS // (threads * step) * (threads * step)
     kernel = load(_copy(floats, threads, step), description)
     source, copy = np.ones(floats, dtype=np.float32), np.empty(floats, dtype=np.float32)
-    return (source.nbytes + copy.nbytes) / _least_s(kernel, (source, copy), 1, seconds)
+    return (source.nbytes + copy.nbytes) / _min_s(kernel, (source, copy), 1, seconds)
 
 
-def _least_s(kernel: Any, arrays: Sequence[NDArray[Any]], number: int, seconds: float) -> float:
-    """Returns the least mean time of a run in bursts of `number` runs, of which there is at least one."""
+def _min_s(kernel: Any, arrays: Sequence[NDArray[Any]], number: int, seconds: float) -> float:
+    """Return the least mean time of a run in bursts of `number` runs, of which there is at least one."""
     arguments = repeat(tuple(map(tvm.runtime.tensor, arrays)))
     # In the first run the system maps the arrays' pages, which may take longer than all other runs together.
     mean_s(kernel, arguments, 1)
-    ends_s, least_s = time.perf_counter() + seconds, mean_s(kernel, arguments, number)
+    ends_s, min_s = time.perf_counter() + seconds, mean_s(kernel, arguments, number)
     while time.perf_counter() < ends_s:
-        least_s = min(least_s, mean_s(kernel, arguments, number))
-    return least_s
+        min_s = min(min_s, mean_s(kernel, arguments, number))
+    return min_s
 
 
 def _sum_dtype(dtype: str) -> str:
@@ -116,7 +116,7 @@ def _define(threads: int, n_accumulators: int, lanes: int, dtype: str) -> tirx.P
 
 
 def _multiply_tiles(threads: int, groups: int, dtype: str) -> tirx.PrimFunc:
-    """Returns a function in which every thread multiplies two tiles of data with tiles of weights, again and again."""
+    """Return a function in which every thread multiplies two tiles of data with tiles of weights, again and again."""
     data = te.placeholder((2, _SIDE, _SIDE), "int32", name="data")
     weights = te.placeholder((groups, _SIDE, 2 * _SIDE), "int32", name="weights")
 

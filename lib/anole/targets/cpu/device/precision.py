@@ -14,7 +14,7 @@ WHOLE = "uint8"
 DTYPES = {FLOAT32: "float32", BF16: "bfloat16", INT8: "float32"}
 """The type to which a network's numbers of float32 are rounded before they are multiplied, by names of precisions.
 
-Sums are of float32. Where the precision is int8, the network is a quantised one, whose products are of whole numbers.
+Sums are of float32. Where the precision is int8, the network is a quantized one, whose products are of whole numbers.
 """
 
 STORED_WEIGHTS: dict[str, tuple[Bits, int | None]] = {"int8": (8, None), "int4": (4, 32)}
@@ -33,17 +33,17 @@ BYTE_FEATURES = frozenset({"avx_vnni", "avx512_vnni", "amx_tile", "amx_int8"})
 
 
 def lacks(precision: str, features: Iterable[str]) -> list[str]:
-    """Returns the features for a precision that a processor with these lacks; without them, float32 is faster."""
+    """Return the features for a precision that a processor with these lacks; without them, float32 is faster."""
     first, *others = (sorted(needed - set(features)) for needed in NEEDS[precision])
     return first if all(others) else []
 
 
 def has_bytes(features: Iterable[str]) -> bool:
-    """Returns whether a processor with these features has exact products of bytes that are faster than of float32."""
+    """Whether a processor with these features has exact products of bytes that are faster than of float32."""
     return "avx2" in set(features)
 
 
 def precisions_of(features: Iterable[str]) -> tuple[str, ...]:
-    """Returns the precisions of a processor with these features, float32 first."""
+    """Return the precisions of a processor with these features, float32 first."""
     found = set(features)
     return tuple(precision for precision in DTYPES if not lacks(precision, found))

@@ -16,7 +16,7 @@ _ALL_CORES_ALIKE = 1
 
 
 def remote_runner(template: Template, workload: Workload, threads: int, session: rpc.RPCSession) -> SessionRunner:
-    """Returns a runner of candidates on a server's processor; raises TargetError if it has other threads than these."""
+    """Return a runner of candidates on a server's processor; raise TargetError if it has other threads than these."""
     with telling_loss(session):
         session.get_function("runtime.config_threadpool")(_ALL_CORES_ALIKE, threads)
         found = int(session.get_function("runtime.NumThreads")())

@@ -33,7 +33,7 @@ def simplify_rounding(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
 
 def _without_bytes(cast: tirx.Cast) -> Any:
-    """Returns whole numbers in float32 that were converted to bytes, perhaps to wider numbers, and back."""
+    """Return whole numbers in float32 that were converted to bytes, perhaps to wider numbers, and back."""
     inner = cast.value
     while isinstance(inner, tirx.Cast) and "int32" in str(inner.ty.dtype):
         inner = inner.value
@@ -43,7 +43,7 @@ def _without_bytes(cast: tirx.Cast) -> Any:
 
 
 def _rounding(cast: tirx.Cast) -> Any:
-    """Returns bytes of numbers that are clipped first and then rounded by the conversion, which rounds to even."""
+    """Return bytes of numbers that are clipped first and then rounded by the conversion, which rounds to even."""
     if not _fits(cast):
         return cast
     found, wide = _rounded(cast.value), str(cast.value.ty.dtype)
@@ -59,14 +59,14 @@ def _rounding(cast: tirx.Cast) -> Any:
 
 
 def _fits(cast: tirx.Cast) -> bool:
-    """Returns whether a conversion to bytes is of numbers that were rounded and are within the range of the type."""
+    """Whether a conversion to bytes is of numbers that were rounded and are within the range of the type."""
     limits = next((each for name, each in _BYTES.items() if str(cast.ty.dtype).startswith(name)), None)
     found = _rounded(cast.value) if limits is not None and "float32" in str(cast.value.ty.dtype) else None
     return limits is not None and found is not None and limits[0] <= found.low and found.high <= limits[1]
 
 
 def _rounded(value: Any) -> _Rounded | None:
-    """Returns how an expression rounds; None if it does something else."""
+    """Return how an expression rounds; None if it does something else."""
     if isinstance(value, ir.Call) and getattr(value.op, "name", "") == "tirx.nearbyint":
         return _Rounded(value.args[0], 0, float("-inf"), float("inf"))
     if not isinstance(value, (tirx.Add, tirx.Sub, tirx.Min, tirx.Max)):
@@ -83,7 +83,7 @@ def _rounded(value: Any) -> _Rounded | None:
 
 
 def _whole(value: Any) -> int | None:
-    """Returns the whole number that an expression is, in each lane; None for all else."""
+    """Return the whole number that an expression is, in each lane; None for all else."""
     literal = value.value if isinstance(value, tirx.Broadcast) else value
     if not isinstance(literal, (tirx.FloatImm, tirx.IntImm)) or not float(literal.value).is_integer():
         return None
@@ -91,7 +91,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _like(value: Any, number: float, dtype: str) -> Any:
-    """Returns a number in a type, in as many lanes as a value has."""
+    """Return a number in a type, in as many lanes as a value has."""
     name, _, lanes = dtype.partition("x")
     literal = tirx.const(number, name)
     return tirx.Broadcast(literal, int(lanes)) if lanes else literal

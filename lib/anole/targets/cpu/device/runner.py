@@ -19,7 +19,7 @@ from anole.task import Workload
 _COLD_BYTES = 48 << 20
 """Bytes read before a weight is used again; in a network, the other layers' weights evict it from the cache."""
 
-_MOST_COPIES = 64
+_MAX_COPIES = 64
 
 _KEPT_BYTES = 256 << 20
 """Limit of the memory for the copies of all layouts together."""
@@ -41,7 +41,7 @@ class CpuRunner:
         self._bias = () if bias is None else (tvm.runtime.tensor(bias),)
 
     def load(self, artifact: Path, config: Config) -> LoadedKernel:
-        """Loads a shared library that the builder wrote."""
+        """Load a shared library that the builder wrote."""
         kernel = tvm.runtime.load_module(str(artifact))["main"]
         out = tvm.runtime.tensor(self._example.unwritten())
         constant = [repeat(argument) for argument in (*self._bias, out)]
@@ -55,17 +55,17 @@ class LoadedKernel:
         self._kernel, self._arguments, self._out, self._example = kernel, arguments, out, example
 
     def relative_error(self) -> float:
-        """Runs the candidate once and returns the relative L2 distance from the reference."""
+        """Run the candidate once and returns the relative L2 distance from the reference."""
         self._kernel(*next(self._arguments))
         return self._example.relative_error(self._out.numpy())
 
     def __call__(self, number: int) -> float:
-        """Runs the candidate `number` times back to back and returns the mean seconds of one run."""
+        """Run the candidate `number` times back to back and return the mean seconds of one run."""
         return mean_s(self._kernel, self._arguments, number)
 
 
 def mean_s(kernel: Any, arguments: Iterator[tuple[Any, ...]], number: int) -> float:
-    """Runs a kernel `number` times back to back, each with the next arguments; returns the mean seconds of one run."""
+    """Run a kernel `number` times back to back, each with the next arguments; return the mean seconds of one run."""
     began_s = time.perf_counter()
     for _ in range(number):
         kernel(*next(arguments))
@@ -85,13 +85,13 @@ class WeightCopies:
         self._copies: dict[tuple[int, ...], Iterator[Any]] = {}
 
     def of(self, config: Config) -> Iterator[Any]:
-        """Returns an endless iterator over the copies in a config's layout; the least recently read copy is next."""
+        """Return an endless iterator over the copies in a config's layout; the least recently read copy is next."""
         shape = self._template.packed_shape(self._workload, config)
         if shape not in self._copies:
             packed = self._template.pack_weight(self._workload, config, self._weight)
-            n_copies = 1 + min(-(-self._cold_bytes // packed.nbytes), _MOST_COPIES)
-            most_layouts = max(1, _KEPT_BYTES // (n_copies * packed.nbytes))
-            while len(self._copies) >= most_layouts:
+            n_copies = 1 + min(-(-self._cold_bytes // packed.nbytes), _MAX_COPIES)
+            max_layouts = max(1, _KEPT_BYTES // (n_copies * packed.nbytes))
+            while len(self._copies) >= max_layouts:
                 del self._copies[next(iter(self._copies))]
             self._copies[shape] = cycle([tvm.runtime.tensor(packed) for _ in range(n_copies)])
         return self._copies[shape]

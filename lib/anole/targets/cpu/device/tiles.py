@@ -14,7 +14,7 @@ Place = tuple[Any, Sequence[Any]]
 
 
 def multiply(first: Sequence[Place], last: Sequence[Place], sizes: Sequence[Any]) -> tirx.Stmt:
-    """Returns a call that multiplies tiles.
+    """Return a call that multiplies tiles.
 
     Args:
         first: the first sum, number of the data, and weight.
@@ -28,5 +28,5 @@ def multiply(first: Sequence[Place], last: Sequence[Place], sizes: Sequence[Any]
 
 
 def release() -> tirx.Stmt:
-    """Returns the call that ends a chunk in which tiles were multiplied."""
+    """Return the call that ends a chunk in which tiles were multiplied."""
     return tirx.Evaluate(tirx.call_extern("void", "release_tiles"))

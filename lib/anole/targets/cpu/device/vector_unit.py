@@ -26,7 +26,7 @@ class VectorUnit:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> VectorUnit:
-        """Returns the vector unit of a described processor; four lanes if nothing better is known."""
+        """Return the vector unit of a described processor; four lanes if nothing better is known."""
         features = set(description.get("features", ()))
         tile_words = frozenset(words for words, needed in _TILE_FEATURES.items() if needed <= features)
         if "avx512f" in features or tile_words:
@@ -51,14 +51,14 @@ class VectorUnit:
         return self.lanes * self.registers // 4
 
     def padded(self, extent: int) -> int:
-        """Returns an extent rounded up to whole registers."""
+        """Return an extent rounded up to whole registers."""
         return -(-extent // self.lanes) * self.lanes
 
     def lanes_of(self, panel: int) -> int:
-        """Returns the number of lanes with which a weight panel of this width is read: the most that divide it."""
+        """Return the number of lanes with which a weight panel of this width is read: the most that divide it."""
         return next(lanes for lanes in range(min(self.lanes, panel), 0, -1) if panel % lanes == 0)
 
     def lanes_of_each(self, panels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns `lanes_of` of n panels, shape (n,)."""
+        """Return `lanes_of` of n panels, shape (n,)."""
         widths, which = np.unique(panels, return_inverse=True)
         return np.array([self.lanes_of(int(width)) for width in widths])[which]

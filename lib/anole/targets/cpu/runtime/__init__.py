@@ -17,7 +17,7 @@ _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 
 
 def compile_runtime(threads: int, folder: Path) -> Path:
-    """Returns the object to link with a library whose parallel loops run on so many threads, or on all processors.
+    """Return the object to link with a library whose parallel loops run on so many threads, or on all processors.
 
     It is written into the folder unless it is there already; MachineError says that there is no C compiler.
     """
@@ -25,7 +25,7 @@ def compile_runtime(threads: int, folder: Path) -> Path:
 
 
 def compile_tiles(folder: Path) -> Path:
-    """Returns the object to link with a library that multiplies tiles, likewise.
+    """Return the object to link with a library that multiplies tiles, likewise.
 
     A compiler that does not know the instructions leaves them out, so that the library never uses them.
     """
@@ -37,7 +37,7 @@ def compile_tiles(folder: Path) -> Path:
 
 
 def _compiled(path: Path, name: str, *options: str) -> Path:
-    """Compiles a source file of this folder to an object, unless that is there."""
+    """Compile a source file of this folder to an object, unless that is there."""
     if path.exists():
         return path
     # Several processes may want it at once, so it appears whole.

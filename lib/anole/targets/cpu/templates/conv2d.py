@@ -15,8 +15,8 @@ from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.conv2d_space import leaves_gaps
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.convolution_tiles import tile_order
-from anole.targets.cpu.templates.skip_padding import has_idle, skip_idle
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
+from anole.targets.cpu.templates.skip_padding import has_idle, skip_idle
 from anole.targets.shared import anchor
 from anole.task import Conv2d
 
@@ -31,13 +31,13 @@ class Conv2dTemplate(ConvolutionTemplate):
     """
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        """Return the convolution of NHWC data with packed weights, as NHWC."""
         w, (rows, columns, filters) = workload, (prod(config[f"tile_{axis}"]) for axis in "yxf")
         conv = anchor.convolve(w, anchor.pad(w, data), packed, (rows, columns, filters))
         return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         tiled = self.tiled(func, config, self.unit.lanes_of(config["tile_f"][2]))
         sch, names = tiled.sch, ("rc", "ry", "rx")
         splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in zip(tiled.reduction, names, strict=True)]
@@ -56,7 +56,7 @@ class Conv2dTemplate(ConvolutionTemplate):
 
 
 def _prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], weights: int) -> tirx.PrimFunc:
-    """Prefetches the next panel of so many weights while the nest reads one, a share in each iteration."""
+    """Prefetch the next panel of so many weights while the nest reads one, a share in each iteration."""
     lines, iterations = -(-weights // _LINE), prod(int(loop.extent) for loop in loops)
     number = reduce(lambda outer, loop: outer * loop.extent + loop.loop_var, loops, tirx.IntImm("int64", 0))
     begin, zero = number * lines // iterations * _LINE, tirx.IntImm("int64", 0)

@@ -18,8 +18,8 @@ from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
-from anole.targets.cpu.templates.skip_padding import live_share, skips
 from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unrolled
+from anole.targets.cpu.templates.skip_padding import live_share, skips
 from anole.task import Conv2d
 
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
@@ -47,13 +47,13 @@ _THREADS_START_COST = 3000.0
 
 
 def conv2d_prefetches(w: Conv2d) -> bool:
-    """Returns whether prefetching weights is an option: where they exceed the cache and come from memory."""
+    """Whether prefetching weights is an option: where they exceed the cache and come from memory."""
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
     return FLOAT_BYTES * weights >= CACHE_BYTES
 
 
 def leaves_gaps(w: Conv2d) -> bool:
-    """Returns whether a padded copy of the data has gaps of a cache line between pixels.
+    """Whether a padded copy of the data has gaps of a cache line between pixels.
 
     It does if a row's pixels would otherwise be whole ways of the first-level cache apart and evict each other.
     """
@@ -61,7 +61,7 @@ def leaves_gaps(w: Conv2d) -> bool:
 
 
 def covered(w: Conv2d) -> tuple[int, int]:
-    """Returns the computed number of rows and columns, so that good register tiles divide the one that they lie along.
+    """Return the computed number of rows and columns, so that good register tiles divide the one that they lie along.
 
     That is the columns, or the rows of a single column.
     """
@@ -69,12 +69,12 @@ def covered(w: Conv2d) -> tuple[int, int]:
 
 
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
-    """Returns the computed number of output channels: whole registers of them, unless groups forbid it."""
+    """Return the computed number of output channels: whole registers of them, unless groups forbid it."""
     return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
 
 
 def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
-    """Returns the knob ``tile_f``; a register must not mix channels of two groups, which read different inputs."""
+    """Return the knob ``tile_f``; a register must not mix channels of two groups, which read different inputs."""
     if w.groups == 1:
         return panel_knob(unit, padded_filters(unit, w), unit.lanes)
     return panel_knob(unit, w.out_channels, 1, within=w.out_channels // w.groups)
@@ -82,7 +82,7 @@ def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
 
 @cache
 def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the space of a convolution.
+    """Return the space of a convolution.
 
     Knobs beside those of `ConvolutionTiles`, with the papers' names (Chameleon, Table 1): ``tile_rc``, ``tile_ry``,
     ``tile_rx`` split into (outer, inner); ``auto_unroll_max_step`` is the most vector operations of an unrolled
@@ -113,7 +113,7 @@ class DirectTiles(ConvolutionTiles):
     """Register tiles of a direct convolution."""
 
     def cycles(self, columns: Columns) -> NDArray[np.float64]:
-        """Estimates the time of configs, shape (n,), in times in which a core starts two vector multiply-adds.
+        """Estimate the time of configs, shape (n,), in times in which a core starts two vector multiply-adds.
 
         Multiply-adds wait for the loads of their operands, and take a little longer if a tile strains the registers or
         the sets of the first-level cache. Weights and data that the caches do not keep add their own time.
@@ -126,7 +126,7 @@ class DirectTiles(ConvolutionTiles):
         return np.asarray(work * (-(-chunks // self.threads) / chunks) + _THREADS_START_COST * (chunks > 1))
 
     def _computed(self, columns: Columns, weights: int) -> NDArray[np.float64]:
-        """Estimates the time of the multiply-adds, shape (n,)."""
+        """Estimate the time of the multiply-adds, shape (n,)."""
         w, vectors, pixels, panels = self.w, self.vectors(columns), self.multipliers(columns), columns["tile_f"][:, 2]
         vector_products = weights * w.batch * prod(covered(w)) / np.gcd(panels, self.unit.lanes)
         few = min(_FEW_ACCUMULATORS, self.unit.registers // 2)
@@ -144,7 +144,7 @@ class DirectTiles(ConvolutionTiles):
         return np.asarray(computed * live_share(w, columns) if skips(w) else computed)
 
     def _streamed(self, columns: Columns) -> NDArray[np.float64]:
-        """Estimates the cost of what the caches load again, shape (n,), in the cost of a line for each number."""
+        """Estimate the cost of what the caches load again, shape (n,), in the cost of a line for each number."""
         # A quarter of each cache is left for data outside of this loop nest.
         nest, room = self.nest(columns), [3 * size // 4 // FLOAT_BYTES for size in (_FIRST_CACHE_BYTES, CACHE_BYTES)]
         near, far = map(nest.loads, room)
@@ -152,7 +152,7 @@ class DirectTiles(ConvolutionTiles):
         return _NEAR_LINE_COST * near["weight"] * is_waited_for + _SHARED_LINE_COST * (far["weight"] + far["data"])
 
     def _lines_in_set(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns how many lines of a register tile's pixels share a set of the first-level cache, shape (n,)."""
+        """Return how many lines of a register tile's pixels share a set of the first-level cache, shape (n,)."""
         w, rows, row_columns = self.w, columns["tile_y"][:, 2], columns["tile_x"][:, 1]
         period = _WAY_BYTES // FLOAT_BYTES
         gap = np.where(columns["pad_at"] == "inline", 0, _LINE) if leaves_gaps(w) else 0
@@ -162,7 +162,7 @@ class DirectTiles(ConvolutionTiles):
         return np.asarray(rows * row_columns / np.minimum(period // common, _WAY_BYTES // CACHE_LINE_BYTES))
 
     def _padded(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns how many elements the padding writes, shape (n,): all data, or in a chunk the rows that it reads."""
+        """Return how many elements the padding writes, shape (n,): all data, or in a chunk the rows that it reads."""
         w = self.w
         rows = (columns["tile_y"][:, 1:].prod(axis=1) - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilation[0] + 1
         in_chunks, at_once = self.chunks(columns) * rows, w.batch * w.padded_height
@@ -170,11 +170,11 @@ class DirectTiles(ConvolutionTiles):
         return np.asarray(written * w.padded_width * w.in_channels)
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
+        """Return the loop nests of n configs."""
         return self.nest_of(columns, np.gcd(columns["tile_f"][:, 2], self.unit.lanes), self.vectors(columns))
 
     def nest_of(self, columns: Columns, lanes: NDArray[np.int64], vectors: NDArray[np.int64]) -> LoopNest:
-        """Returns the loop nests of n configs that read weight panels in so many vectors of so many lanes."""
+        """Return the loop nests of n configs that read weight panels in so many vectors of so many lanes."""
         splits = {name: columns[f"tile_{name}"] for name in ("rc", "ry", "rx")}
         inner_first = {name: split[:, 1] for name, split in reversed(splits.items())}
         annotations = unrolled(columns, self.multipliers(columns) * vectors, inner_first)

@@ -25,16 +25,16 @@ class ConvolutionTemplate:
     unit: VectorUnit
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
-        """Returns (panels, kernel height, kernel width, channels of a group, panel width)."""
+        """Return (panels, kernel height, kernel width, channels of a group, panel width)."""
         channels = workload.in_channels // workload.groups
         return (prod(config["tile_f"][:2]), *workload.kernel, channels, config["tile_f"][2])
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns HWIO weights in whole panels, zero-padded."""
+        """Return HWIO weights in whole panels, zero-padded."""
         return in_panels(weight, config["tile_f"][2], prod(config["tile_f"]))
 
     def tiled(self, func: tirx.PrimFunc, config: Config, lanes: int) -> TiledNest:
-        """Splits the loops of a function's anchor, with vectors of so many lanes.
+        """Split the loops of a function's anchor, with vectors of so many lanes.
 
         The tiles are of filters, rows and columns in the config's order, the registers of rows, columns and vectors.
         """

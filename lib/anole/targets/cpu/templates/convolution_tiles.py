@@ -39,28 +39,28 @@ class ConvolutionTiles(RegisterTiles):
     w: Conv2d
 
     def multipliers(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the pixels of a tile, shape (n,)."""
+        """Return the pixels of a tile, shape (n,)."""
         return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1])
 
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the number of chunks that the threads share, shape (n,)."""
+        """Return the number of chunks that the threads share, shape (n,)."""
         return np.asarray(self.w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0])
 
     def pixel_knobs(self, rows: int, row_columns: int) -> list[Knob]:
-        """Returns the knobs that split so many rows and columns; the rows of a single column fill the registers."""
+        """Return the knobs that split so many rows and columns; the rows of a single column fill the registers."""
         most = self.unit.registers
-        most_rows = most if row_columns == 1 else _ROWS_IN_REGISTERS
+        max_rows = most if row_columns == 1 else _ROWS_IN_REGISTERS
         return [
-            split_knob("tile_y", rows, 3, lambda split: split[2] <= most_rows, agent="spatial"),
+            split_knob("tile_y", rows, 3, lambda split: split[2] <= max_rows, agent="spatial"),
             split_knob("tile_x", row_columns, 2, lambda split: split[1] <= most, agent="spatial"),
         ]
 
     def order_knobs(self, pad_at: Sequence[str]) -> list[Knob]:
-        """Returns the knobs that order the tile loops and place the padding."""
+        """Return the knobs that order the tile loops and place the padding."""
         return [option_knob("tile_order", TILE_ORDERS), option_knob("pad_at", pad_at)]
 
     def attainable_constraints(self, knobs: Sequence[Knob]) -> list[Constraint]:
-        """Returns the constraints of a space whose first three knobs split filters, rows and columns."""
+        """Return the constraints of a space whose first three knobs split filters, rows and columns."""
         tables = [np.unique(np.delete(knob.table, slice(1, -1), axis=1), axis=0) for knob in knobs[:3]]
         f, y, x = (table[at.ravel()] for table, at in zip(tables, np.indices([*map(len, tables)]), strict=True))
         # Tiles between the chunks and the registers do not matter.
@@ -76,7 +76,7 @@ class ConvolutionTiles(RegisterTiles):
         size: tuple[int, int],
         levels: tuple[Ints, Ints] = (14, 12),
     ) -> LoopNest:
-        """Returns the loop nests of n configs.
+        """Return the loop nests of n configs.
 
         Args:
             columns: the configs.
@@ -118,7 +118,7 @@ class ConvolutionTiles(RegisterTiles):
 
 
 def panel_knob(unit: VectorUnit, filters: int, whole: int, within: int = 0) -> Knob:
-    """Returns the knob ``tile_f``, which splits filters into (parallel, tile, register).
+    """Return the knob ``tile_f``, which splits filters into (parallel, tile, register).
 
     The registers hold a multiple of `whole` filters and a divisor of `within`.
     """
@@ -130,11 +130,11 @@ def panel_knob(unit: VectorUnit, filters: int, whole: int, within: int = 0) -> K
 
 
 def tile_order(name: str) -> tuple[int, ...]:
-    """Returns the positions in (f, y, x) of the loops of an order, outermost first."""
+    """Return the positions in (f, y, x) of the loops of an order, outermost first."""
     return tuple(map("fyx".index, name))
 
 
 def tile_places(orders: NDArray[np.str_]) -> NDArray[np.int64]:
-    """Returns the positions of the loops of f, y and x, 0 being outermost, shape (n, 3); `orders` has shape (n,)."""
+    """Return the positions of the loops of f, y and x, 0 being outermost, shape (n, 3); `orders` has shape (n,)."""
     places = np.array([np.argsort(tile_order(name)) for name in ALL_TILE_ORDERS])
     return np.asarray(places[np.searchsorted(ALL_TILE_ORDERS, orders)])

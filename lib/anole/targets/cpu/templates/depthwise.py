@@ -21,23 +21,23 @@ class DepthwiseTemplate(ConvolutionTemplate):
     """Depthwise convolution; `depthwise_space` says what its knobs mean."""
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
-        """Returns (panels, kernel height, kernel width, panel width)."""
+        """Return (panels, kernel height, kernel width, panel width)."""
         panels, height, width, _, panel = super().packed_shape(workload, config)
         return (panels, height, width, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns HWIO weights, of one input channel each, in panels."""
+        """Return HWIO weights, of one input channel each, in panels."""
         return super().pack_weight(workload, config, weight[:, :, 0, :])
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        """Return the convolution of NHWC data with packed weights, as NHWC."""
         w, (rows, columns, filters) = workload, (prod(config[f"tile_{axis}"]) for axis in "yxf")
         channels = -(-filters * w.in_channels // w.out_channels)
         conv = anchor.convolve(w, anchor.pad(w, data, channels), packed, (rows, columns, filters), "depthwise")
         return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         lanes = int(panel_lanes(self.unit, workload, np.array([config["tile_f"][2]]))[0])
         tiled = self.tiled(func, config, lanes)
         has_surplus = prod(config["tile_f"]) > workload.out_channels
@@ -48,7 +48,7 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
 
 def _without_surplus(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
-    """Returns a function whose copying loop over channels ends with the last channel.
+    """Return a function whose copying loop over channels ends with the last channel.
 
     What the surplus lanes compute from memory that nothing has written is discarded.
     """

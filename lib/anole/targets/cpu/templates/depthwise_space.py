@@ -21,10 +21,10 @@ from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, pane
 from anole.targets.cpu.templates.register_tiles import unrolled, waking
 from anole.task import Conv2d
 
-_FEWEST_LANES = 4
+_MIN_LANES = 4
 # Terms of `_DepthwiseTiles.merit`, in natural logarithms of the time, fitted to 1000 configs of 41 layers.
 
-_BEST_ACCUMULATORS, _MOST_ACCUMULATORS, _FEW_CHANNELS, _PRODUCTS_OF_COPY = 4, 16, 64, 4
+_BEST_ACCUMULATORS, _MAX_ACCUMULATORS, _FEW_CHANNELS, _PRODUCTS_OF_COPY = 4, 16, 64, 4
 
 _ACCUMULATORS_COST, _SPILLED_COST, _PIXEL_COST, _UNEVEN_COST = 0.08, 0.23, 0.14, 0.4
 """Cost of a factor of two from the best number of accumulators, of more than fit, of twice the pixels read, and of
@@ -43,31 +43,31 @@ chunks, or for some channels at a time."""
 
 
 def is_depthwise(w: Conv2d) -> bool:
-    """Returns whether every input channel has its own kernel, or several."""
+    """Whether every input channel has its own kernel, or several."""
     return w.groups == w.in_channels > 1
 
 
 def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
-    """Returns how many channels a vector holds: a register's lanes, or at least half of them if that has no surplus."""
+    """Return how many channels a vector holds: a register's lanes, or at least half of them if that has no surplus."""
     even = gcd(w.out_channels, unit.lanes)
-    return even if 2 * even >= max(unit.lanes, 2 * _FEWEST_LANES) else unit.lanes
+    return even if 2 * even >= max(unit.lanes, 2 * _MIN_LANES) else unit.lanes
 
 
 def panel_lanes(unit: VectorUnit, w: Conv2d, panels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns how many lanes of a weight panel's row are read at once, for n widths, shape (n,)."""
+    """Return how many lanes of a weight panel's row are read at once, for n widths, shape (n,)."""
     lanes = channel_lanes(unit, w)
     return np.where(panels % lanes == 0, lanes, unit.lanes_of_each(panels))
 
 
 def computed_channels(unit: VectorUnit, w: Conv2d) -> int:
-    """Returns the number of output channels in whole vectors; the surplus is discarded."""
+    """Return the number of output channels in whole vectors; the surplus is discarded."""
     lanes = channel_lanes(unit, w)
     return -(-w.out_channels // lanes) * lanes
 
 
 @cache
 def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the space of a depthwise convolution.
+    """Return the space of a depthwise convolution.
 
     Knobs beside those of `ConvolutionTiles`: ``auto_unroll_max_step`` is the most vector operations of the unrolled
     kernel. If ``pad_at`` is ``inline``, no padding is written: border tiles are compiled separately from interior ones.
@@ -88,15 +88,15 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 @dataclass(frozen=True)
 class _DepthwiseTiles(ConvolutionTiles):
     def vectors(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns how many vector registers hold one panel, shape (n,)."""
+        """Return how many vector registers hold one panel, shape (n,)."""
         panels = columns["tile_f"][:, 2]
         return np.asarray(panels // panel_lanes(self.unit, self.w, panels))
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the merit of configs, shape (n,): the negative logarithm of the time that depends on their knobs."""
+        """Return the merit of configs, shape (n,): the negative logarithm of the time that depends on their knobs."""
         w, chunks, accumulators = self.w, self.chunks(columns), self.accumulators(columns)
         cost = _ACCUMULATORS_COST * np.abs(np.log2(accumulators / _BEST_ACCUMULATORS))
-        cost += _SPILLED_COST * (accumulators > _MOST_ACCUMULATORS)
+        cost += _SPILLED_COST * (accumulators > _MAX_ACCUMULATORS)
         cost += _PIXEL_COST * np.log2(self._pixels_read(columns))
         cost += _UNEVEN_COST * np.log2(-(-chunks // self.threads) * self.threads / chunks)
         cost += 0.0 if self.unit.multiplies_scalars else _ROWS_COST * np.log2(columns["tile_y"][:, 2])
@@ -106,25 +106,25 @@ class _DepthwiseTiles(ConvolutionTiles):
         return np.asarray(-cost - self._splitting(columns) - self._copying(columns))
 
     def _pixels_read(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns how many pixels a register tile reads for each that it writes, shape (n,)."""
+        """Return how many pixels a register tile reads for each that it writes, shape (n,)."""
         tile = (columns["tile_y"][:, 2], columns["tile_x"][:, 1])
         (rows, height), (row_columns, width) = ((each, self._read(each, axis)) for axis, each in enumerate(tile))
         return np.asarray(height * width / (rows * row_columns))
 
     def _read(self, written: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
-        """Returns how many rows, or columns, are read for so many that are written, shape (n,)."""
+        """Return how many rows, or columns, are read for so many that are written, shape (n,)."""
         w = self.w
         return np.asarray((written - 1) * w.strides[axis] + (w.kernel[axis] - 1) * w.dilation[axis] + 1)
 
     def _splitting(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the cost of chunks that have some of the channels, shape (n,)."""
+        """Return the cost of chunks that have some of the channels, shape (n,)."""
         few = np.log2(np.maximum(1.0, _FEW_CHANNELS / columns["tile_f"][:, 1:].prod(axis=1)))
         is_copied = np.isin(columns["pad_at"], ("parallel", "root"))
         is_split = columns["tile_f"][:, 0] > 1
         return np.asarray(is_split * (_FEW_CHANNELS_COST * few + _COPIED_IN_PARTS_COST * is_copied))
 
     def _copying(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the cost of copying the padded data, shape (n,)."""
+        """Return the cost of copying the padded data, shape (n,)."""
         w, rows = self.w, self._read(columns["tile_y"][:, 1:].prod(axis=1), 0)
         in_chunks, before = (columns["pad_at"] == place for place in ("parallel", "root"))
         rows_copied = np.select([in_chunks, before], [columns["tile_y"][:, 0] * rows, w.padded_height], 0)
@@ -133,7 +133,7 @@ class _DepthwiseTiles(ConvolutionTiles):
         return np.asarray(_COPY_COST * np.log2(1 + _PRODUCTS_OF_COPY * for_each) + _COPIED_FIRST_COST * before)
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
+        """Return the loop nests of n configs."""
         w, lanes = self.w, panel_lanes(self.unit, self.w, columns["tile_f"][:, 2])
         taps = unrolled(columns, self.accumulators(columns), {"rx": w.kernel[1], "ry": w.kernel[0]})
         reduction = [Loop("ry", "ry", w.kernel[0], 6, taps["ry"]), Loop("rx", "rx", w.kernel[1], 7, taps["rx"])]

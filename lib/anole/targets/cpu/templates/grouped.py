@@ -20,7 +20,7 @@ class GroupedTemplate(ConvolutionTemplate):
     """Grouped convolution with few filters per group; `grouped_space` says what its knobs mean."""
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        """Return the convolution of NHWC data with packed weights, as NHWC."""
         w, bundle = workload, Bundle.of(self.unit, workload)
         channels, filters = (n_bundles(self.unit, w) * each for each in (bundle.channels, bundle.filters))
 
@@ -33,7 +33,7 @@ class GroupedTemplate(ConvolutionTemplate):
         return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         bundle, tiled = Bundle.of(self.unit, workload), self.tiled(func, config, self.unit.lanes)
         rc, ry, rx = tiled.reduction
         rows, columns, vectors = tiled.registers
@@ -53,10 +53,10 @@ class GroupedTemplate(ConvolutionTemplate):
 
 
 def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.PrimFunc:
-    """Returns a function in which one step multiplies a vector over the filters of a bundle's groups.
+    """Return a function in which one step multiplies a vector over the filters of a bundle's groups.
 
     By itself, the compiler would gather the lanes' inputs one by one. Here, one value per group is loaded and blended
-    or, where that takes fewer steps, the lanes are shuffled from the channels of all groups. The loop is the vectorised
+    or, where that takes fewer steps, the lanes are shuffled from the channels of all groups. The loop is the vectorized
     one over filters, around a block that adds the product of data and weight; the reduction over channels is unrolled
     if the bundle is shuffled.
     """
@@ -81,7 +81,7 @@ def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
 
 
 def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -> Any:
-    """Returns the lanes' inputs for any of the bundle's vectors; loops over these are unrolled."""
+    """Return the lanes' inputs for any of the bundle's vectors; loops over these are unrolled."""
     first = tirx.floordiv(filters, bundle.filters) * bundle.channels
     read = _shuffled if bundle.is_shuffled else _blended
     vectors = [read(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]
@@ -89,7 +89,7 @@ def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -
 
 
 def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
-    """Blends one channel of each group into all lanes of the group."""
+    """Blend one channel of each group into all lanes of the group."""
     lanes = bundle.lanes
     joined = None
     for group in sorted(set(groups), reverse=True):
@@ -101,7 +101,7 @@ def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var,
 
 
 def _shuffled(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
-    """Shuffles the lanes' inputs from all channels of all groups."""
+    """Shuffle the lanes' inputs from all channels of all groups."""
     channels = bundle.group_channels
     extent = (groups[-1] - groups[0] + 1) * channels
     loaded = _vector_from(data, first + groups[0] * channels, extent)

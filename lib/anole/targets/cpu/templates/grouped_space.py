@@ -48,7 +48,7 @@ class Bundle:
 
     @classmethod
     def of(cls, unit: VectorUnit, w: Conv2d) -> Bundle:
-        """Returns the smallest bundle that fills whole vectors, or one of all groups if these are fewer."""
+        """Return the smallest bundle that fills whole vectors, or one of all groups if these are fewer."""
         filters = w.out_channels // w.groups
         groups = min(w.groups, lcm(filters, unit.lanes) // filters)
         return cls(groups, unit.padded(groups * filters), filters, w.in_channels // w.groups, unit.lanes)
@@ -70,13 +70,13 @@ class Bundle:
         return max(groups) > _BLENDED_GROUPS and max(groups) * self.group_channels <= _SHUFFLED_VECTORS * self.lanes
 
     def groups_of(self, vector: int) -> list[int]:
-        """Returns the group of each lane; lanes without a filter have the last group."""
+        """Return the group of each lane; lanes without a filter have the last group."""
         first = vector * self.lanes
         return [min(f // self.group_filters, self.groups - 1) for f in range(first, first + self.lanes)]
 
 
 def is_bundled(unit: VectorUnit, w: Conv2d) -> bool:
-    """Returns whether filters of several groups should share vectors, which requires enough registers.
+    """Whether filters of several groups should share vectors, which requires enough registers.
 
     Vectors of words cannot be blended from several groups.
     """
@@ -87,13 +87,13 @@ def is_bundled(unit: VectorUnit, w: Conv2d) -> bool:
 
 
 def n_bundles(unit: VectorUnit, w: Conv2d) -> int:
-    """Returns the number of bundles; the last one may lack groups."""
+    """Return the number of bundles; the last one may lack groups."""
     return -(-w.groups // Bundle.of(unit, w).groups)
 
 
 @cache
 def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the space of a convolution for which `is_bundled` holds.
+    """Return the space of a convolution for which `is_bundled` holds.
 
     Knobs beside those of `ConvolutionTiles`, which split the filters of all bundles: ``register_order`` orders filters
     (f), pixels (p) and kernel columns (r); ``auto_unroll_max_step`` is the most vector operations of the unrolled
@@ -119,7 +119,7 @@ class _GroupedTiles(ConvolutionTiles):
         return n_bundles(self.unit, self.w) * Bundle.of(self.unit, self.w).filters
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the merit of configs, shape (n,): register tiles neither small nor large, and even chunks."""
+        """Return the merit of configs, shape (n,): register tiles neither small nor large, and even chunks."""
         worth = -2.0 * np.abs(np.log2(self.accumulators(columns) / _BEST_ACCUMULATORS))
         worth += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
         worth += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")

@@ -10,7 +10,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from anole.ir.nodes import collect, defined_anew, prefetched, with_each, with_loop, with_nests, with_values
+from anole.ir.nodes import collect, prefetched, with_each, with_loop, with_nests, with_new_definition, with_values
 from anole.ir.symbols import simplified
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
@@ -45,7 +45,7 @@ class TiledNest:
     steps: int
 
     def arrange(self, copy: str, place: str, copy_lanes: int, lanes: int, unrolled: bool = True) -> None:
-        """Orders and annotates the loops, and places the epilogue, in vectors of at most so many lanes, and a copy.
+        """Order and annotate the loops, and place the epilogue, in vectors of at most so many lanes, and a copy.
 
         The copy is in vectors of about `copy_lanes`; if these are 0, it is left to LLVM.
 
@@ -70,7 +70,7 @@ class TiledNest:
             sch.unroll(loop)
 
     def finish(self, loops: Sequence[LoopRV], max_step: int) -> tirx.PrimFunc:
-        """Unrolls loops, innermost first, while the body stays within some vector operations; returns the function."""
+        """Unroll loops, innermost first, while the body stays within some vector operations; returns the function."""
         steps = self.steps
         for loop in reversed(loops):
             steps *= int(self.sch.get(loop).extent)
@@ -78,11 +78,11 @@ class TiledNest:
                 break
             self.sch.unroll(loop)
         self.sch.decompose_reduction(self.block, self.reduction[0])
-        return with_whole_vectors(scheduled(self.sch))
+        return with_full_vectors(scheduled(self.sch))
 
 
-def with_whole_vectors(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Returns a function that takes whole vectors wherever no lane is beyond the last filter or column.
+def with_full_vectors(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return a function that takes whole vectors wherever no lane is beyond the last filter or column.
 
     TVM takes a vector lane by lane if its block, or its value, has a condition on lanes, also where that holds for all.
     What holds for the first lane and for the last one holds for those between them.
@@ -107,7 +107,7 @@ def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
     both = [with_values(tirx.all(*conditions), {loop.loop_var: lane}) for lane in ends]
     free = tvm_ffi.structural_map(block, (ir.Call, lambda call: values.get(call, call))) if values else block
     whole = tirx.For(loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, free))
-    again = defined_anew(loop)
+    again = with_new_definition(loop)
     by_lanes = tirx.For(again.loop_var, 0, again.extent, tirx.ForKind.SERIAL, again.body)
     return tirx.IfThenElse(tirx.all(*both) if values else both[1], whole, by_lanes)
 
@@ -121,7 +121,7 @@ def _depends(condition: Any, loop: tirx.For) -> bool:
 
 
 def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tirx.PrimFunc:
-    """Returns a function in which a loop around the anchor, over tiles of its rows, ends with the last row.
+    """Return a function in which a loop around the anchor, over tiles of its rows, ends with the last row.
 
     Args:
         func: the function.
@@ -149,7 +149,7 @@ def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tir
 def skipping_surplus(
     func: tirx.PrimFunc, outer: tirx.For, left: Callable[[Any], Any], steps: Mapping[tirx.For, int]
 ) -> tirx.PrimFunc:
-    """Returns a function in which some loops inside another one do nothing from an iteration on.
+    """Return a function in which some loops inside another one do nothing from an iteration on.
 
     How much is left is read from memory, so that TVM allocates buffers inside for all iterations: as an extent, or a
     known condition, it would make them as large as the symbols say, and put them on the heap.
@@ -179,7 +179,7 @@ def _if_left(note: Any, step: int, loop: tirx.For) -> tirx.For:
 
 
 def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int, unrolled: bool) -> None:
-    """Vectorises the last of the epilogue's loops below a depth, which are a register tile, and may unroll the others.
+    """Vectorize the last of the epilogue's loops below a depth, which are a register tile, and may unroll the others.
 
     The vectors of a row are unrolled anyway.
     """
@@ -193,7 +193,7 @@ def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lan
 
 
 def _place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:
-    """Places a copying block, vectorised if its last axis is long, in a loop or else first of all and in parallel."""
+    """Place a copying block, vectorized if its last axis is long, in a loop or else first of all and in parallel."""
     if loop is not None:
         sch.compute_at(block, loop)
     last = sch.get_loops(block)[-1]
@@ -207,7 +207,7 @@ def _place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes
 
 
 def prefetch(func: tirx.PrimFunc, loop: tirx.For, later: Callable[..., Sequence[Any]], lines: int) -> tirx.PrimFunc:
-    """Returns a function in which each iteration of a loop begins with prefetches of so many lines of weights.
+    """Return a function in which each iteration of a loop begins with prefetches of so many lines of weights.
 
     The loop has only one block, whose packed weights have more dimensions than all else that it reads. `later` maps the
     indices of the first weight that an iteration reads to those of the first one to prefetch.

@@ -24,7 +24,7 @@ from anole.task import BatchMatmul, Conv2d, Dense
 
 @cache
 def conv2d_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the open space of a direct convolution; with several groups, panels still divide the filters of each."""
+    """Return the open space of a direct convolution; with several groups, panels still divide the filters of each."""
     space, tiles = conv2d_space(unit, threads, w), DirectTiles(unit, threads, w)
 
     def describe(columns: Columns) -> LoopNest:
@@ -37,13 +37,13 @@ def conv2d_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 @cache
 def depthwise_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the open space of a depthwise convolution."""
+    """Return the open space of a depthwise convolution."""
     return _opened(depthwise_space(unit, threads, w), w, {"tile_f": w.out_channels})
 
 
 @cache
 def grouped_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the open space of a convolution whose groups share vectors; panels still divide bundles."""
+    """Return the open space of a convolution whose groups share vectors; panels still divide bundles."""
     return _opened(grouped_space(unit, threads, w), w, {})
 
 
@@ -58,21 +58,21 @@ def _opened(
 
 @cache
 def dense_open(unit: VectorUnit, threads: int, w: Dense) -> Space:
-    """Returns the open space of a dense layer."""
+    """Return the open space of a dense layer."""
     space = (dense_space if w.weights is None else weight_only_space)(unit, threads, w)
     return space.opened(_covering(space, {"tile_y": w.batch, "tile_x": w.out_features}))
 
 
 @cache
 def batch_matmul_open(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
-    """Returns the open space of products of two computed tensors."""
+    """Return the open space of products of two computed tensors."""
     space = batch_matmul_space(unit, threads, w)
     wider = _covering(space, {"tile_y": w.rows, "tile_x": w.columns})
     return space.opened([*wider, option_knob("pack_at", PACKED_AT)])
 
 
 def _covering(space: Space, extents: Mapping[str, int]) -> list[Knob]:
-    """Returns knobs of all splits of extents, by their names, which also have the values of the space's own knobs."""
+    """Return knobs of all splits of extents, by their names, which also have the values of the space's own knobs."""
     known = {knob.name: knob.values for knob in space.knobs}
     return [
         covering_knob(name, extent, len(known[name][0]), known[name], agent="spatial")

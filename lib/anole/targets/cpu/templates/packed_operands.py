@@ -13,46 +13,46 @@ from typing import TypeVar
 from anole.targets.cpu.templates.depthwise_space import is_depthwise
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-NUMBERS_OF_WORD = {"bfloat16": 2, "uint8": 4}
+LANES_OF_WORD = {"bfloat16": 2, "uint8": 4}
 """How many numbers of a type fill a word; the weights of data of uint8 are of int8."""
 
 _Workload = TypeVar("_Workload", bound=Workload)
 
 
-def is_narrow(w: Workload) -> bool:
-    """Returns whether a workload's numbers are narrower than a word."""
-    return w.dtype in NUMBERS_OF_WORD
+def is_packed(w: Workload) -> bool:
+    """Whether a workload's numbers are narrower than a word."""
+    return w.dtype in LANES_OF_WORD
 
 
-def can_be_narrow(w: Workload, dtype: str) -> bool:
-    """Returns whether a workload of float32 has a template for a narrow type: its channels must fill whole words.
+def can_be_packed(w: Workload, dtype: str) -> bool:
+    """Whether a workload of float32 has a template for a narrow type: its channels must fill whole words.
 
     Bytes stand for whole numbers, and only they have depthwise convolutions and products of two computed tensors.
     """
     if w.dtype != "float32" or getattr(w, "exact", False) != (dtype == "uint8"):
         return False
     if isinstance(w, Conv2d):
-        return dtype == "uint8" if is_depthwise(w) else w.in_channels // w.groups % NUMBERS_OF_WORD[dtype] == 0
+        return dtype == "uint8" if is_depthwise(w) else w.in_channels // w.groups % LANES_OF_WORD[dtype] == 0
     if isinstance(w, Dense):
-        return w.in_features % NUMBERS_OF_WORD[dtype] == 0
-    return dtype == "uint8" and w.inner % NUMBERS_OF_WORD[dtype] == 0
+        return w.in_features % LANES_OF_WORD[dtype] == 0
+    return dtype == "uint8" and w.inner % LANES_OF_WORD[dtype] == 0
 
 
-def numbers_of_word(w: Workload) -> int:
-    """Returns how many numbers a word of a workload of narrow numbers holds."""
-    return 1 if isinstance(w, Conv2d) and is_depthwise(w) else NUMBERS_OF_WORD[w.dtype]
+def lanes_of_word(w: Workload) -> int:
+    """Return how many numbers a word of a workload of narrow numbers holds."""
+    return 1 if isinstance(w, Conv2d) and is_depthwise(w) else LANES_OF_WORD[w.dtype]
 
 
 def word_dtype(dtype: str) -> str:
-    """Returns the type of full words of narrow numbers, or any other type as it is."""
-    return f"{dtype}x{NUMBERS_OF_WORD[dtype]}" if dtype in NUMBERS_OF_WORD else dtype
+    """Return the type of full words of narrow numbers, or any other type as it is."""
+    return f"{dtype}x{LANES_OF_WORD[dtype]}" if dtype in LANES_OF_WORD else dtype
 
 
-def in_words(w: _Workload) -> _Workload:
-    """Returns a workload of narrow numbers as one of words, or a workload of words as it is."""
-    if not is_narrow(w):
+def with_packed_lanes(w: _Workload) -> _Workload:
+    """Return a workload of narrow numbers as one of words, or a workload of words as it is."""
+    if not is_packed(w):
         return w
-    numbers = numbers_of_word(w)
+    numbers = lanes_of_word(w)
     dtype = f"{w.dtype}x{numbers}"
     if isinstance(w, Conv2d):
         return replace(w, in_channels=w.in_channels // numbers, dtype=dtype)

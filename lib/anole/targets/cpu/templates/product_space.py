@@ -39,7 +39,7 @@ _ROWS_THAT_SHARE, _WORDS_AT_ONCE = 8, 4
 
 
 def dense_prefetches(w: Dense) -> bool:
-    """Returns whether prefetching weights is an option: where they come from memory and several rows use them.
+    """Whether prefetching weights is an option: where they come from memory and several rows use them.
 
     A single row uses them so fast that the processor's own prefetcher looks far enough ahead. Many rows form several
     tiles, which find the weights in the cache.
@@ -50,7 +50,7 @@ def dense_prefetches(w: Dense) -> bool:
 
 @cache
 def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
-    """Returns the space of a dense layer.
+    """Return the space of a dense layer.
 
     Knobs, named as in AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows and ``tile_x`` the output features into
     (parallel, tile, register), ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and
@@ -65,7 +65,7 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 @cache
 def weight_only_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
-    """Returns the space of a dense layer with stored weights: that of its words, without prefetches."""
+    """Return the space of a dense layer with stored weights: that of its words, without prefetches."""
     assert w.weights is not None
     words = BatchMatmul(1, w.batch, w.in_features // w.weights.numbers, w.out_features)
     tiles = _WeightOnlyTiles(unit, threads, words, False, w.weights.numbers)
@@ -75,7 +75,7 @@ def weight_only_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 @cache
 def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
-    """Returns the space of products of two computed tensors.
+    """Return the space of products of two computed tensors.
 
     Knobs beside those of a dense layer: ``pack_at`` says where the right operand is packed into panels as wide as the
     register tile.
@@ -109,31 +109,31 @@ class _ProductTiles(RegisterTiles):
         return self.unit.padded(self.w.columns)
 
     def multipliers(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the rows of a tile, shape (n,)."""
+        """Return the rows of a tile, shape (n,)."""
         return np.asarray(columns["tile_y"][:, 2])
 
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
         return np.asarray(self.w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0])
 
     def enough_chunks(self, _: Columns) -> int:
-        """Returns the number of chunks that feed all threads, or as many as there can be."""
+        """Return the number of chunks that feed all threads, or as many as there can be."""
         return min(self.threads, self.w.batch * self.w.rows * self.width // self.unit.lanes)
 
     def splits(self) -> list[Knob]:
-        """Returns the knobs that split rows, columns and reduction."""
+        """Return the knobs that split rows, columns and reduction."""
         widest = self.unit.lanes * self.unit.registers // 2
 
-        def panels_are_whole_registers(split: tuple[int, ...]) -> bool:
+        def panels_fill_registers(split: tuple[int, ...]) -> bool:
             return split[2] <= widest and split[2] % self.unit.lanes == 0
 
         return [
             split_knob("tile_y", self.rows, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
-            split_knob("tile_x", self.width, 3, panels_are_whole_registers, agent="spatial"),
+            split_knob("tile_x", self.width, 3, panels_fill_registers, agent="spatial"),
             split_knob("tile_k", self.w.inner, 2, agent="reduction"),
         ]
 
     def tiled(self, columns: Columns, chunks: Sequence[Loop], buffers: tuple[Buffer, ...]) -> LoopNest:
-        """Returns the loop nests of n configs inside the parallel loops, whose levels are below 3."""
+        """Return the loop nests of n configs inside the parallel loops, whose levels are below 3."""
         y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
         lanes = self.unit.lanes_of_each(x[:, 2])
         vectors = x[:, 2] // lanes
@@ -158,7 +158,7 @@ class DenseTiles(_ProductTiles):
     prefetches: bool
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the merit of configs, shape (n,): how evenly threads share them, and few loads for a multiply-add.
+        """Return the merit of configs, shape (n,): how evenly threads share them, and few loads for a multiply-add.
 
         Reading the weights bounds the speed of a single row; the only choice left is to let the threads read equal
         shares. If one thread may do everything, it should.
@@ -175,13 +175,13 @@ class DenseTiles(_ProductTiles):
         return np.asarray(worth)
 
     def shares(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns how evenly threads share the work, less what waking them costs, shape (n,)."""
+        """Return how evenly threads share the work, less what waking them costs, shape (n,)."""
         chunks = self.chunks(columns)
         worth = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(chunks)
         return np.asarray(worth)
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
+        """Return the loop nests of n configs."""
         chunks = (
             Loop("x_parallel", "x", columns["tile_x"][:, 0], 0, Annotation.PARALLEL),
             Loop("y_parallel", "y", columns["tile_y"][:, 0], 1, Annotation.PARALLEL),
@@ -198,11 +198,11 @@ class _WeightOnlyTiles(DenseTiles):
     numbers: int
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
-        """Returns whether accumulators, the numbers of a word, the word and one multiplier fit, shape (n,)."""
+        """Whether accumulators, the numbers of a word, the word and one multiplier fit, shape (n,)."""
         return np.asarray(self.accumulators(columns) + self.vectors(columns) + self.numbers + 1 <= self.unit.registers)
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the merit of configs, shape (n,): even shares, and rows that share numbers when these are unpacked.
+        """Return the merit of configs, shape (n,): even shares, and rows that share numbers when these are unpacked.
 
         Several words in a row are unpacked at once, and one vector of a panel at a time.
         """
@@ -219,7 +219,7 @@ class _BatchMatmulTiles(_ProductTiles):
     """Tiles of a batch of products."""
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the merit of configs, shape (n,): multiply-adds against loads, packing, restarts and waking."""
+        """Return the merit of configs, shape (n,): multiply-adds against loads, packing, restarts and waking."""
         rows, panel = self.multipliers(columns), self.vectors(columns)
         worth = np.minimum(rows * panel, _BATCH_MATMUL_PIPES_FED)
         worth = worth + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)

@@ -16,8 +16,8 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.shared import anchor
-from anole.targets.shared.templates import UnpackedTemplate, in_panels
 from anole.targets.shared.packed_lanes import product
+from anole.targets.shared.templates import UnpackedTemplate, in_panels
 from anole.task import BatchMatmul, Dense
 
 _PANELS = "panels"
@@ -33,7 +33,7 @@ class _ProductTemplate:
     unit: VectorUnit
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense | BatchMatmul, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -70,15 +70,15 @@ class DenseTemplate(_ProductTemplate):
     """A matrix product with constant weights, which are streamed once."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
-        """Returns (panels, in, panel width)."""
+        """Return (panels, in, panel width)."""
         return (prod(config["tile_x"][:2]), workload.in_features, config["tile_x"][2])
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns (in, out) weights in whole panels, zero-padded."""
+        """Return (in, out) weights in whole panels, zero-padded."""
         return in_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns (rows, out) of (rows, in) data and packed weights."""
+        """Return (rows, out) of (rows, in) data and packed weights."""
         return _multiply(workload, config, data, packed, (workload.batch, workload.out_features))
 
 
@@ -86,7 +86,7 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
     """Products of a batch, whose right operands are packed into panels when they are read."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the product of both operands, (batch, rows, columns)."""
+        """Return the product of both operands, (batch, rows, columns)."""
         w, columns = workload, whole(workload.columns, config["tile_x"], config["tile_x"][2])
         panels = _in_panels(workload, config["tile_x"][2], columns, packed)
         return _multiply(w, config, data, panels, (w.batch, w.rows, w.columns))
@@ -95,7 +95,7 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
 def _multiply(
     w: Dense | BatchMatmul, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[Any, ...]
 ) -> te.Tensor:
-    """Returns the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
+    """Return the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
     *batch, own_rows, own_columns = shape
     panel = config["tile_x"][2]
     rows = whole(own_rows, config["tile_y"], prod(config["tile_y"][1:]))
@@ -113,12 +113,12 @@ def _multiply(
 
 
 def whole(own: Any, split: Sequence[int], chunk: int) -> Any:
-    """Returns the extent that a split covers: as many chunks as an extent that varies needs."""
+    """Return the extent that a split covers: as many chunks as an extent that varies needs."""
     return prod(split) if isinstance(own, int) else simplified((own + chunk - 1) // chunk * chunk)
 
 
 def _in_panels(w: BatchMatmul, panel: int, columns: Any, right: te.Tensor) -> te.Tensor:
-    """Returns the right operand as (batch, panels, inner, panel width), zeros beyond its own columns."""
+    """Return the right operand as (batch, panels, inner, panel width), zeros beyond its own columns."""
 
     def point(b: Any, p: Any, k: Any, lane: Any) -> Any:
         x = p * panel + lane

@@ -15,8 +15,6 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, covered, leaves_gaps
 from anole.targets.cpu.templates.depthwise_space import computed_channels, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped_space import grouped_space, is_bundled
-from anole.targets.cpu.templates.skip_padding import skips
-from anole.targets.cpu.templates.packed_operands import can_be_narrow, in_words, is_narrow
 from anole.targets.cpu.templates.open_spaces import (
     batch_matmul_open,
     conv2d_open,
@@ -24,6 +22,7 @@ from anole.targets.cpu.templates.open_spaces import (
     depthwise_open,
     grouped_open,
 )
+from anole.targets.cpu.templates.packed_operands import can_be_packed, is_packed, with_packed_lanes
 from anole.targets.cpu.templates.product_space import (
     batch_matmul_space,
     dense_prefetches,
@@ -31,6 +30,7 @@ from anole.targets.cpu.templates.product_space import (
     weight_only_space,
 )
 from anole.targets.cpu.templates.register_tiles import covering, is_small
+from anole.targets.cpu.templates.skip_padding import skips
 from anole.targets.cpu.templates.tiles_space import conv2d_tiles_space, dense_tiles_space, takes_tiles, tiles_pay
 from anole.targets.cpu.templates.winograd_space import can_winograd, output_tiles, winograd_pays, winograd_space
 from anole.task import BatchMatmul, Bits, Conv2d, Dense, WeightScheme, Workload
@@ -55,7 +55,7 @@ VERSIONS = {
 }
 """The versions of what programs consist of; whoever changes what a config means raises them."""
 
-MOST_ROWS = 8
+MAX_ROWS = 8
 """The most rows of a dense layer with stored weights; from about 12 on, float32 is as fast."""
 
 OPEN_VERSIONS = {"batch_matmul.open": 1, "conv2d.open": 1, "dense.open": 1}
@@ -81,7 +81,7 @@ class Programs:
     has_words: bool = False
 
     def template_for(self, unit: VectorUnit) -> Template:
-        """Returns the template."""
+        """Return the template."""
         template = cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
         if not self.has_words:
             return template
@@ -89,9 +89,9 @@ class Programs:
 
 
 def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
-    """Returns what the programs that compute a workload consist of, by the names of versions."""
-    if is_narrow(w):
-        return [*parts_of(unit, in_words(w), True, is_open), "words"]
+    """Return what the programs that compute a workload consist of, by the names of versions."""
+    if is_packed(w):
+        return [*parts_of(unit, with_packed_lanes(w), True, is_open), "words"]
     parts = {
         w.operator: True,
         "sharing": is_small(w),
@@ -121,9 +121,9 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
 
 
 def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:
-    """Returns the programs that compute a workload, with an open space where that is asked for."""
-    if is_narrow(w):
-        return _of_words(programs_of(unit, in_words(w), True, is_open))
+    """Return the programs that compute a workload, with an open space where that is asked for."""
+    if is_packed(w):
+        return _of_words(programs_of(unit, with_packed_lanes(w), True, is_open))
     if isinstance(w, Dense):
         kind = "dense" if w.weights is None else "weight_only"
     elif isinstance(w, BatchMatmul):
@@ -140,21 +140,21 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
 
 
 def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
-    """Returns a workload of float32 in a narrower type where there is a template for that and it should be faster."""
-    if not can_be_narrow(w, dtype):
+    """Return a workload of float32 in a narrower type where there is a template for that and it should be faster."""
+    if not can_be_packed(w, dtype):
         return w
     if not isinstance(w, Conv2d):
         return replace(w, dtype=dtype, exact=False)
     found = replace(w, dtype=dtype, exact=False)
-    if dtype == "bfloat16" and in_words(found).dtype in unit.tile_words:
+    if dtype == "bfloat16" and with_packed_lanes(found).dtype in unit.tile_words:
         # Where there are tiles of bfloat16, its vectors are slower than those of float32.
-        return found if takes_tiles(unit, in_words(found)) else w
-    pays = not (has_choice(w, exact=False) and winograd_pays(unit, threads, w, in_words(found)))
+        return found if takes_tiles(unit, with_packed_lanes(found)) else w
+    pays = not (has_choice(w, exact=False) and winograd_pays(unit, threads, w, with_packed_lanes(found)))
     return found if pays and not is_bundled(unit, w) else w
 
 
 def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> Workload:
-    """Returns a dense layer of float32 with its weights stored by its own scheme, or else in so many bits, if it pays.
+    """Return a dense layer of float32 with its weights stored by its own scheme, or else in so many bits, if it pays.
 
     It pays for few rows, which take less time to multiply than the weights to read. All others have plain weights. A
     block that is None is a whole column.
@@ -164,12 +164,12 @@ def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> 
     scheme = w.weights
     if scheme is None and bits_and_block is not None:
         scheme = WeightScheme(bits_and_block[0], bits_and_block[1] or w.in_features)
-    pays = w.batch <= MOST_ROWS and w.dtype == "float32" and not w.exact
+    pays = w.batch <= MAX_ROWS and w.dtype == "float32" and not w.exact
     return replace(w, weights=scheme if pays and scheme is not None and scheme.divides(w.in_features) else None)
 
 
 def spread(threads: int, w: Workload, config: Config) -> Config:
-    """Returns a config with equal shares of each image, or of all rows, for all threads, if its tiles allow that.
+    """Return a config with equal shares of each image, or of all rows, for all threads, if its tiles allow that.
 
     Of another size, the threads may not get equal shares of what a config shares out. Weights are packed as before.
     """
@@ -192,25 +192,25 @@ def spread(threads: int, w: Workload, config: Config) -> Config:
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:
-    """Returns whether Winograd is an option; it is not if a convolution must be computed exactly as defined."""
+    """Whether Winograd is an option; it is not if a convolution must be computed exactly as defined."""
     return can_winograd(w) and not exact and not w.exact and w.dtype == "float32"
 
 
 @cache
 def chosen_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the space of a convolution whose configs choose the algorithm."""
+    """Return the space of a convolution whose configs choose the algorithm."""
     return union({DIRECT: conv2d_space(unit, threads, w), WINOGRAD: winograd_space(unit, threads, w)})
 
 
 def _chosen_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
-    """Returns a valid config of the algorithm that is probably faster."""
+    """Return a valid config of the algorithm that is probably faster."""
     if winograd_pays(unit, threads, w):
-        return {ALGORITHM: WINOGRAD, **winograd_space(unit, threads, w).best_drawn}
-    return {ALGORITHM: DIRECT, **conv2d_space(unit, threads, w).best_drawn}
+        return {ALGORITHM: WINOGRAD, **winograd_space(unit, threads, w).best_sampled}
+    return {ALGORITHM: DIRECT, **conv2d_space(unit, threads, w).best_sampled}
 
 
 def _vectors_or_tiles(vectors: SpaceOf, tiles: SpaceOf, template: str) -> Programs:
-    """Returns programs whose configs choose between vectors and tiles of words."""
+    """Return programs whose configs choose between vectors and tiles of words."""
 
     @cache
     def space(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> Space:
@@ -218,22 +218,22 @@ def _vectors_or_tiles(vectors: SpaceOf, tiles: SpaceOf, template: str) -> Progra
 
     def default(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> Config:
         name, chosen = (TILES, tiles) if tiles_pay(unit, threads, w) else (DIRECT, vectors)
-        return {ALGORITHM: name, **chosen(unit, threads, w).best_drawn}
+        return {ALGORITHM: name, **chosen(unit, threads, w).best_sampled}
 
     return Programs(space, template, default)
 
 
 def _of(space: SpaceOf, template: str) -> Programs:
-    """Returns programs whose default is the config of most merit."""
-    return Programs(space, template, lambda unit, threads, w: space(unit, threads, w).best_drawn)
+    """Return programs whose default is the config of most merit."""
+    return Programs(space, template, lambda unit, threads, w: space(unit, threads, w).best_sampled)
 
 
 def _of_words(programs: Programs) -> Programs:
-    """Returns the programs of a workload of narrow numbers, given those of its words."""
+    """Return the programs of a workload of narrow numbers, given those of its words."""
     return Programs(
-        lambda unit, threads, w: programs.space(unit, threads, in_words(w)),
+        lambda unit, threads, w: programs.space(unit, threads, with_packed_lanes(w)),
         programs.template,
-        lambda unit, threads, w: programs.default(unit, threads, in_words(w)),
+        lambda unit, threads, w: programs.default(unit, threads, with_packed_lanes(w)),
         has_words=True,
     )
 

@@ -34,10 +34,10 @@ _ONE_VECTOR_COST, _SPILLED_COST, _MANY_VECTORS_COST = 0.12, 0.7, 0.05
 for one vector whose numbers and sums do not fit the registers together; for more than two. Fitted to 1,700 configs of
 22 convolutions on AVX2."""
 
-_FEWEST_ROWS, _MOST_ROWS = 6, 16
+_MIN_ROWS, _MAX_ROWS = 6, 16
 """Rows in registers: fewer load more than they multiply, and more do not fit beside a panel of weights."""
 
-_LEAST_FLOP, _MOST_WEIGHT_BYTES = 1 << 18, 1 << 17
+_MIN_FLOP, _MAX_WEIGHT_BYTES = 1 << 18, 1 << 17
 """With this much work, or with more weights than these, which several threads read faster from memory, every thread
 gets a share; below, trials decide how many threads do."""
 
@@ -67,19 +67,19 @@ class RegisterTiles(ABC):
     unfit: ClassVar[str] = "the accumulators do not fit the vector registers"
 
     def vectors(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns how many vector registers hold one row of a panel, shape (n,)."""
+        """Return how many vector registers hold one row of a panel, shape (n,)."""
         return np.asarray(-(-columns[self.panel][:, 2] // self.unit.lanes))
 
     @abstractmethod
     def multipliers(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns how many numbers each vector of a panel is multiplied with, shape (n,)."""
+        """Return how many numbers each vector of a panel is multiplied with, shape (n,)."""
 
     def accumulators(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns how many vector registers hold accumulators, shape (n,)."""
+        """Return how many vector registers hold accumulators, shape (n,)."""
         return np.asarray(self.multipliers(columns) * self.vectors(columns))
 
     def broadcasting(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the additional cost of a multiply-add whose number takes a load and a register, shape (n,).
+        """Return the additional cost of a multiply-add whose number takes a load and a register, shape (n,).
 
         LLVM lets a product overwrite its broadcast number, so that the sums of one vector move between registers.
         """
@@ -92,16 +92,16 @@ class RegisterTiles(ABC):
 
     @abstractmethod
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the number of chunks that the threads share, shape (n,)."""
+        """Return the number of chunks that the threads share, shape (n,)."""
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
-        """Returns whether accumulators, a row of a panel and one multiplier fit the vector registers, shape (n,)."""
+        """Whether accumulators, a row of a panel and one multiplier fit the vector registers, shape (n,)."""
         return np.asarray(self.accumulators(columns) + self.vectors(columns) + 1 <= self.unit.registers)
 
     def attainable(
         self, columns: Columns, valid: NDArray[np.bool_], more: Mapping[str, tuple[Measure, int]] | None = None
     ) -> dict[str, int]:
-        """Returns how many chunks, accumulators and more valid configs can have together, by priority.
+        """Return how many chunks, accumulators and more valid configs can have together, by priority.
 
         Each is counted up to the number needed, which stands beside its measure in `more`.
         """
@@ -114,7 +114,7 @@ class RegisterTiles(ABC):
         return limits
 
     def constraints(self, chunks: Count, accumulators: Count | None = None) -> list[Constraint]:
-        """Returns the constraints of all spaces: enough registers, and work for all pipes and threads.
+        """Return the constraints of all spaces: enough registers, and work for all pipes and threads.
 
         Args:
             chunks: chunks that feed all threads, or as many as there can be.
@@ -134,7 +134,7 @@ class RegisterTiles(ABC):
 
 
 def unrolled(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict[str, NDArray[np.int64]]:
-    """Returns the annotations of reduction loops: unrolled while the body stays within ``auto_unroll_max_step``.
+    """Return the annotations of reduction loops: unrolled while the body stays within ``auto_unroll_max_step``.
 
     `steps` are the vector operations of the register tile; `extents` has the innermost loop first. Configs that have
     ``unroll_explicit`` at 0 leave unrolling to LLVM.
@@ -148,28 +148,28 @@ def unrolled(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict
 
 
 def covering(extent: int) -> int:
-    """Returns an extent, such as a number of rows, or the least larger one that a good register tile divides.
+    """Return an extent, such as a number of rows, or the least larger one that a good register tile divides.
 
     The results of the excess rows are discarded: 197, a prime, is computed as 198, in tiles of 6, 9 or 11.
     """
-    if extent <= _MOST_ROWS:
+    if extent <= _MAX_ROWS:
         return extent
-    good = range(_FEWEST_ROWS, _MOST_ROWS + 1)
-    return next(n for n in range(extent, extent + _FEWEST_ROWS) if any(n % tile == 0 for tile in good))
+    good = range(_MIN_ROWS, _MAX_ROWS + 1)
+    return next(n for n in range(extent, extent + _MIN_ROWS) if any(n % tile == 0 for tile in good))
 
 
 def is_small(w: Workload) -> bool:
-    """Returns whether one thread may compute the whole layer."""
+    """Whether one thread may compute the whole layer."""
     weight_bytes = FLOAT_BYTES * prod(weight_shape(w)) if w.constant_weight else 0
-    return w.flop < _LEAST_FLOP and weight_bytes <= _MOST_WEIGHT_BYTES
+    return w.flop < _MIN_FLOP and weight_bytes <= _MAX_WEIGHT_BYTES
 
 
 def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
-    """Returns how well numbers of chunks suit the threads, which end together if each has a few, shape (n,)."""
+    """Return how well numbers of chunks suit the threads, which end together if each has a few, shape (n,)."""
     wanted = _CHUNKS_OF_THREAD * threads if threads > 1 else 1
     return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / wanted)))
 
 
 def waking(chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Returns the cost in merit of waking other threads, for numbers of chunks, shape (n,)."""
+    """Return the cost in merit of waking other threads, for numbers of chunks, shape (n,)."""
     return np.asarray(_WAKING_COST * (chunks > 1))

@@ -34,18 +34,18 @@ class _Axis(NamedTuple):
 
 
 def skips(w: Conv2d) -> bool:
-    """Returns whether so much is multiplied with padding that a kernel skips steps that do nothing else."""
+    """Whether so much is multiplied with padding that a kernel skips steps that do nothing else."""
     return met_share(w) <= 1 - _MANY
 
 
 def met_share(w: Conv2d) -> float:
-    """Returns the share of multiplications that are with data, not with padding."""
+    """Return the share of multiplications that are with data, not with padding."""
     rows, columns = _axes(w)
     return _share(rows, 1, 1) * _share(columns, 1, 1)
 
 
 def live_share(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """Returns the share of steps that are not skipped, shape (n,) for n configs of a convolution that `skips`."""
+    """Return the share of steps that are not skipped, shape (n,) for n configs of a convolution that `skips`."""
     rows, row_columns = _axes(w)
     return _shares(rows, columns["tile_y"][:, 2], columns["tile_ry"][:, 1]) * _shares(
         row_columns, columns["tile_x"][:, 1], columns["tile_rx"][:, 1]
@@ -53,13 +53,13 @@ def live_share(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
 
 
 def has_idle(w: Conv2d, config: Config) -> bool:
-    """Returns whether a config of a convolution has steps that are skipped."""
+    """Whether a config of a convolution has steps that are skipped."""
     columns = {name: np.array([config[name]]) for name in ("tile_y", "tile_x", "tile_ry", "tile_rx")}
     return skips(w) and bool(live_share(w, columns)[0] < 1)
 
 
 def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
-    """Returns a function in which a loop runs only where its multiplications meet data.
+    """Return a function in which a loop runs only where its multiplications meet data.
 
     The loop is inside the loops over tiles and groups of taps, and outside of everything that one step does. Its only
     block has the iteration variables (n, y, x, f, rc, ry, rx).
@@ -94,7 +94,7 @@ def _shares(axis: _Axis, outputs: NDArray[np.int64], taps: NDArray[np.int64]) ->
 
 @cache
 def _share(axis: _Axis, outputs: int, taps: int) -> float:
-    """Returns the share of steps that meet data, for tiles of so many outputs and groups of so many taps."""
+    """Return the share of steps that meet data, for tiles of so many outputs and groups of so many taps."""
     first = np.arange(0, axis.outputs, outputs)[:, None] * axis.stride
     first = first + np.arange(0, axis.taps, taps) * axis.dilation - axis.before
     last = first + (outputs - 1) * axis.stride + (taps - 1) * axis.dilation

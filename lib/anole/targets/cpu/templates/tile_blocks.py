@@ -19,7 +19,7 @@ COLUMNS = "winograd_output_columns"
 
 
 def by_blocks(func: tirx.PrimFunc, name: str, tiles: OutputTiles) -> tirx.PrimFunc:
-    """Returns a function in which a block's loops (n, y, x, f) are (block of tiles, tile, y and x in it, f).
+    """Return a function in which a block's loops (n, y, x, f) are (block of tiles, tile, y and x in it, f).
 
     The nest around the block must be perfect.
     """
@@ -46,7 +46,7 @@ def _rewritten(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:
     whole = {n.var: image, y.var: y_first + y_in_tile * d_y, x.var: x_first + x_in_tile * d_x}
 
     def place(source: Any, indices: Any) -> list[Any]:
-        """Returns where something is read or written; TVM would not find out that columns are of this very tile."""
+        """Return where something is read or written; TVM would not find out that columns are of this very tile."""
         if str(source.name) == COLUMNS:
             return [y_in_tile, indices[1], at_block, at_tile, f.var]
         return [analyzer.simplify(with_values(index, whole)) for index in indices]

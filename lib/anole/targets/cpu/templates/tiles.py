@@ -18,8 +18,8 @@ from anole.targets.cpu.templates.conv2d import Conv2dTemplate
 from anole.targets.cpu.templates.products import DenseTemplate
 from anole.targets.cpu.templates.tiles_space import SIDE, in_groups, runs, strips
 from anole.targets.shared import anchor
-from anole.targets.shared.templates import ChoiceTemplate
 from anole.targets.shared.packed_lanes import first_number, is_dot
+from anole.targets.shared.templates import ChoiceTemplate
 from anole.task import BatchMatmul, Conv2d, Dense
 
 
@@ -27,7 +27,7 @@ class TiledConvolution(Conv2dTemplate):
     """Direct convolution in tiles; `conv2d_tiles_space` says what its knobs mean."""
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         w, tiled = workload, self.tiled(func, config, self.unit.lanes_of(config["tile_f"][2]))
         tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes, unrolled=False)
         rows, row_columns = config["tile_y"][2], config["tile_x"][1]
@@ -51,7 +51,7 @@ class TiledDense(DenseTemplate):
     """A dense layer in tiles; `dense_tiles_space` says what its knobs mean."""
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense | BatchMatmul, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         assert isinstance(workload, Dense)
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
@@ -75,17 +75,17 @@ class TiledDense(DenseTemplate):
 
 
 def direct_or_tiles(unit: VectorUnit) -> ChoiceTemplate:
-    """Returns the template of convolutions whose configs choose between vectors and tiles."""
+    """Return the template of convolutions whose configs choose between vectors and tiles."""
     return ChoiceTemplate({DIRECT: Conv2dTemplate(unit), TILES: TiledConvolution(unit)})
 
 
 def dense_or_tiles(unit: VectorUnit) -> ChoiceTemplate:
-    """Returns the template of dense layers whose configs choose between vectors and tiles."""
+    """Return the template of dense layers whose configs choose between vectors and tiles."""
     return ChoiceTemplate({DIRECT: DenseTemplate(unit), TILES: TiledDense(unit)})
 
 
 def _multiplied(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.PrimFunc:
-    """Returns the function in which a call takes the place of a reduction and the register tile in it.
+    """Return the function in which a call takes the place of a reduction and the register tile in it.
 
     Args:
         tiled: an arranged nest.
@@ -100,11 +100,11 @@ def _multiplied(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence
         return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, annotations=loop.annotations)
 
     func = with_loop(func, reduction, lambda loop: _call(loop, sizes, outer))
-    return nest.with_whole_vectors(with_loop(func, chunk, with_release))
+    return nest.with_full_vectors(with_loop(func, chunk, with_release))
 
 
 def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.Stmt:
-    """Returns the block that calls in the place of a loop, whose only block adds up products of words."""
+    """Return the block that calls in the place of a loop, whose only block adds up products of words."""
     (realize,) = collect(loop, s_tir.SBlockRealize)
     block, analyzer, inner = realize.block, sym.Analyzer(), collect(loop, tirx.For)
     (dot,) = (call for call in collect(block.body, ir.Call) if is_dot(call))

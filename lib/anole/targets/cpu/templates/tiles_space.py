@@ -25,10 +25,10 @@ from anole.task import BatchMatmul, Conv2d, Dense, Workload
 SIDE = 16
 """The most rows of a tile, and the words of one of its rows."""
 
-_MOST_SUMS = 1 << 12
+_MAX_TILE_SUMS = 1 << 12
 """Sums of a call: they are on the stack, and stay in the first-level cache."""
 
-_FEWEST_ROWS = 5
+_MIN_ROWS = 5
 """Rows of a dense layer from which tiles are faster than vectors."""
 
 # Terms of `_cycles`. Where two vectors of products start in each cycle, tiles were measured to be 4.3 times as fast.
@@ -41,34 +41,34 @@ _WEIGHT_CYCLES, _THREADS_START_CYCLES = 0.05, 3000.0
 
 
 def takes_tiles(unit: VectorUnit, w: Workload) -> bool:
-    """Returns whether a workload of words may be multiplied in tiles."""
+    """Whether a workload of words may be multiplied in tiles."""
     return w.dtype in unit.tile_words and (isinstance(w, Dense) or (isinstance(w, Conv2d) and w.groups == 1))
 
 
 def in_groups(words: int) -> tuple[int, int]:
-    """Returns the number and the size of the largest equal groups of words that are a row of a tile, or less."""
+    """Return the number and the size of the largest equal groups of words that are a row of a tile, or less."""
     size = next(size for size in range(SIDE, 0, -1) if words % size == 0)
     return words // size, size
 
 
 def runs(w: Conv2d) -> tuple[tuple[int, int], int]:
-    """Returns how many runs of neighbouring words each pixel reads, along rows and columns, and the words of a run."""
+    """Return how many runs of neighbouring words each pixel reads, along rows and columns, and the words of a run."""
     if w.dilation[1] > 1:
         return w.kernel, w.in_channels
     return (w.kernel[0], 1), w.kernel[1] * w.in_channels
 
 
 def tiles_pay(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> bool:
-    """Returns whether tiles should be faster than vectors."""
+    """Whether tiles should be faster than vectors."""
     if isinstance(w, Dense):
-        return w.batch >= _FEWEST_ROWS
+        return w.batch >= _MIN_ROWS
     tiles, vectors = conv2d_tiles_space(unit, threads, w), conv2d_space(unit, threads, w)
-    return tiles.merit_of(tiles.best_drawn) > vectors.merit_of(vectors.best_drawn)
+    return tiles.merit_of(tiles.best_sampled) > vectors.merit_of(vectors.best_sampled)
 
 
 @cache
 def conv2d_tiles_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the space of a convolution.
+    """Return the space of a convolution.
 
     The pixels of a register tile's row are the rows of one tile, or of two; those of a single column likewise.
     """
@@ -82,14 +82,14 @@ def conv2d_tiles_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 @cache
 def dense_tiles_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
-    """Returns the space of a dense layer; ``tile_y`` splits rows into (parallel, tiles of a call, rows of a tile)."""
+    """Return the space of a dense layer; ``tile_y`` splits rows into (parallel, tiles of a call, rows of a tile)."""
     tiles = _DenseInTiles(unit, threads, BatchMatmul(1, w.batch, w.in_features, w.out_features), prefetches=False)
     knobs = [knob for knob in dense_space(unit, threads, w).knobs if knob.name in ("tile_y", "tile_x")]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
 
 
 def strips(w: Conv2d, rows: Any, columns: Any) -> tuple[Any, Any]:
-    """Returns how many strips the pixels of register tiles are, and the pixels of a strip: rows of one tile."""
+    """Return how many strips the pixels of register tiles are, and the pixels of a strip: rows of one tile."""
     long, others = (rows, columns) if w.out_width == 1 else (columns, rows)
     halves = 1 + (long > SIDE)
     return others * halves, -(-long // halves)
@@ -104,7 +104,7 @@ class _ConvolutionInTiles(DirectTiles):
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
         rows, row_columns, panel = columns["tile_y"][:, 2], columns["tile_x"][:, 1], columns["tile_f"][:, 2]
         in_strips = (row_columns <= SIDE) | ((rows == 1) & (row_columns <= 2 * SIDE))
-        return np.asarray(in_strips & (panel % SIDE == 0) & (rows * row_columns * panel <= _MOST_SUMS))
+        return np.asarray(in_strips & (panel % SIDE == 0) & (rows * row_columns * panel <= _MAX_TILE_SUMS))
 
     def _computed(self, columns: Columns, weights: int) -> NDArray[np.float64]:
         w, panel = self.w, columns["tile_f"][:, 2]
@@ -114,7 +114,7 @@ class _ConvolutionInTiles(DirectTiles):
         return np.asarray(calls * _cycles(n_strips, rows, panel, prod(taps) * in_groups(words)[0]))
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
+        """Return the loop nests of n configs."""
         extents = {"rc": self.w.in_channels, "ry": self.w.kernel[0], "rx": self.w.kernel[1]}
         reduction = [Loop(f"{name}_inner", name, extent, 9 + at) for at, (name, extent) in enumerate(extents.items())]
         lanes = np.gcd(columns["tile_f"][:, 2], self.unit.lanes)
@@ -129,10 +129,10 @@ class _DenseInTiles(DenseTiles):
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
         y, panel = columns["tile_y"], columns["tile_x"][:, 2]
-        return np.asarray((panel % SIDE == 0) & (y[:, 1] * y[:, 2] * panel <= _MOST_SUMS))
+        return np.asarray((panel % SIDE == 0) & (y[:, 1] * y[:, 2] * panel <= _MAX_TILE_SUMS))
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Returns the merit of configs, shape (n,): the estimated cycles, negative."""
+        """Return the merit of configs, shape (n,): the estimated cycles, negative."""
         y, x, chunks = columns["tile_y"], columns["tile_x"], self.chunks(columns)
         calls = chunks * x[:, 1] * _cycles(y[:, 1], y[:, 2], x[:, 2], in_groups(self.w.inner)[0])
         streamed = _WEIGHT_CYCLES * self.w.inner * self.width * y[:, 0]
@@ -140,7 +140,7 @@ class _DenseInTiles(DenseTiles):
         return np.asarray(-shared - _THREADS_START_CYCLES * (chunks > 1))
 
     def nest(self, columns: Columns) -> LoopNest:
-        """Returns the loop nests of n configs."""
+        """Return the loop nests of n configs."""
         whole = np.broadcast_to([1, self.w.inner], (len(columns["tile_y"]), 2))
         steps = np.zeros(len(whole), dtype=np.int64)
         return super().nest({**columns, "tile_k": whole, "auto_unroll_max_step": steps})
@@ -149,7 +149,7 @@ class _DenseInTiles(DenseTiles):
 def _cycles(
     n_strips: NDArray[np.int64], rows: NDArray[np.int64], panel: NDArray[np.int64], groups: int
 ) -> NDArray[np.float64]:
-    """Estimates the time of one call, shape (n,): products hide the loads of weights, which two strips share."""
+    """Estimate the time of one call, shape (n,): products hide the loads of weights, which two strips share."""
     tiles = panel / SIDE
     multiplied, loaded = n_strips * (rows + _ROWS_STARTED) * tiles, -(-n_strips // 2) * tiles
     step = np.maximum(_ROW_CYCLES * multiplied, _LOAD_CYCLES * loaded)

@@ -31,15 +31,15 @@ class WeightOnlyTemplate(DenseTemplate):
     """The product of float32 data with weights that are stored by a scheme."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
-        """Returns (panels, rows of words, panel width)."""
+        """Return (panels, rows of words, panel width)."""
         return (prod(config["tile_x"][:2]), weight_shape(workload)[0], config["tile_x"][2])
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Returns the matrix of words in whole panels, zero-padded."""
+        """Return the matrix of words in whole panels, zero-padded."""
         return in_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns (rows, out) of (rows, in) data and packed words; each word's sum is scaled, then added."""
+        """Return (rows, out) of (rows, in) data and packed words; each word's sum is scaled, then added."""
         w, scheme = workload, workload.weights
         assert scheme is not None
         panel, columns = config["tile_x"][2], prod(config["tile_x"])
@@ -66,7 +66,7 @@ class WeightOnlyTemplate(DenseTemplate):
 
 
 def _unpacked(word: Any, zero: Any, scheme: WeightScheme, number: int) -> Any:
-    """Returns a number of a word, less its zero point, in float32."""
+    """Return a number of a word, less its zero point, in float32."""
     half, first = divmod(number * scheme.bits, _HALF_BITS)
     large, mask = np.float32(1 << _FRACTION_BITS - first), (1 << scheme.bits) - 1 << first
     own = word >> tirx.const(_HALF_BITS, "int32") if half else word

@@ -30,7 +30,7 @@ SBlockRV = Any
 
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
-_MOST_UNROLLED = 6
+_MAX_UNROLLED = 6
 """The most points along a tile's side for which both dimensions of a transform are unrolled. Larger tiles do not fit
 the registers, and unrolling them takes a third more compile time for nothing."""
 
@@ -42,23 +42,23 @@ class WinogradTemplate:
     unit: VectorUnit
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
-        """Returns (panels, points, points, in, panel width)."""
+        """Return (panels, points, points, in, panel width)."""
         panel, points = config["tile_f"][2], output_tiles(workload, config).points
         return (padded_filters(self.unit, workload) // panel, points, points, workload.in_channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Returns HWIO weights, transformed in float64, in whole panels, zero-padded."""
+        """Return HWIO weights, transformed in float64, in whole panels, zero-padded."""
         made = _filtering(workload, config).transform_weight(weight).astype(weight.dtype)
         return in_panels(made, config["tile_f"][2], padded_filters(self.unit, workload))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Returns the convolution of NHWC data with packed weights, as NHWC."""
+        """Return the convolution of NHWC data with packed weights, as NHWC."""
         tiles, filtering = output_tiles(workload, config), _filtering(workload, config)
         values = transform_data(workload, tiles, filtering, data)
         return transform_product(workload, tiles, filtering, _multiply(values, packed))
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Returns the function with the loop nest of the config."""
+        """Return the function with the loop nest of the config."""
         panel = config["tile_f"][2]
         lanes = self.unit.lanes_of(panel)
         points = output_tiles(workload, config).points
@@ -70,7 +70,7 @@ class WinogradTemplate:
         p_tile, rc_outer = _schedule_product(sch, config, panel_loop, lanes)
         channel_lanes, at_parallel = self.unit.lanes_of(workload.in_channels), config["data_at"] == "parallel"
         data_tile = _schedule_data(sch, parallel if at_parallel else None, channel_lanes, points)
-        func = nest.with_whole_vectors(anchor.scheduled(sch))
+        func = nest.with_full_vectors(anchor.scheduled(sch))
         if tiles is not None:
             steps = {p_tile: config["tile_p"][1], tile: 1, **({data_tile: 1} if data_tile else {})}
             func = _without_surplus(func, sch, parallel, steps, tiles, config)
@@ -80,7 +80,7 @@ class WinogradTemplate:
 
 
 def direct_or_winograd(unit: VectorUnit) -> ChoiceTemplate:
-    """Returns the template of convolutions whose configs choose the algorithm."""
+    """Return the template of convolutions whose configs choose the algorithm."""
     return ChoiceTemplate({DIRECT: Conv2dTemplate(unit), WINOGRAD: WinogradTemplate(unit)})
 
 
@@ -89,7 +89,7 @@ def _filtering(w: Conv2d, config: Config) -> Filtering:
 
 
 def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-    """Returns the products of all points, (points, points, *axes of tiles, filters of all panels)."""
+    """Return the products of all points, (points, points, *axes of tiles, filters of all panels)."""
     points, _, *tiles, channels = data.shape
     panels, panel = int(packed.shape[0]), int(packed.shape[4])
     rc = te.reduce_axis((0, channels), "rc")
@@ -102,7 +102,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 
 
 def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> tuple[s_tir.Schedule, SBlockRV]:
-    """Joins the output transform and the epilogue in one block; returns the schedule and the block.
+    """Join the output transform and the epilogue in one block; return the schedule and the block.
 
     The block's loops are (n, y, x, f), those of `_take_apart` with a dilation, or those of `by_blocks` with tiles.
     """
@@ -126,7 +126,7 @@ def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> 
 def _schedule_output(
     sch: s_tir.Schedule, epilogue: SBlockRV, config: Config, lanes: int, points: int, in_blocks: bool
 ) -> tuple[Any, Any, Any]:
-    """Schedules the output transform in registers; returns the loops over chunks, the panels in them, and tiles.
+    """Schedule the output transform in registers; return the loops over chunks, the panels in them, and tiles.
 
     The loops of the epilogue are over images, or over blocks and their tiles, see `by_blocks`.
     """
@@ -157,7 +157,7 @@ def _schedule_output(
 
 
 def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lanes: int) -> tuple[Any, Any]:
-    """Multiplies the matrices of all points for one panel of filters; returns the loops over tiles and channels."""
+    """Multiply the matrices of all points for one panel of filters; return the loops over tiles and channels."""
     block = sch.get_sblock("winograd_product")
     sch.compute_at(block, panel_loop, preserve_unit_loops=True)
     out = sch.cache_write(block, 0, "local")
@@ -179,7 +179,7 @@ def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lane
 
 
 def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For, w: Conv2d, n: int) -> tirx.PrimFunc:
-    """Prefetches the next point's `n` weights while this point's are used; each tile prefetches its share of them."""
+    """Prefetch the next point's `n` weights while this point's are used; each tile prefetches its share of them."""
     lines = -(-n * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
     share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // FLOAT_BYTES)
 
@@ -191,7 +191,7 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
 
 
 def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> Any:
-    """Transforms the data of a parallel chunk inside it, or all data before the chunks if there is no such loop.
+    """Transform the data of a parallel chunk inside it, or all data before the chunks if there is no such loop.
 
     Returns the loop over a chunk's tiles; None if all data comes before the chunks.
     """
@@ -228,7 +228,7 @@ def _without_surplus(
     tiles: OutputTiles,
     config: Config,
 ) -> tirx.PrimFunc:
-    """Returns a function that leaves out what the last block has beyond the last tile.
+    """Return a function that leaves out what the last block has beyond the last tile.
 
     Args:
         func: the function.
@@ -248,7 +248,7 @@ def _without_surplus(
 
 
 def _with_one_tile_loop(sch: s_tir.Schedule, block: SBlockRV, inside: int) -> list[Any]:
-    """Returns a block's loops, with so many inside those over tiles; a loop over blocks is fused with the tiles'."""
+    """Return a block's loops, with so many inside those over tiles; a loop over blocks is fused with the tiles'."""
     loops = list(sch.get_loops(block))
     if len(sch.get(block).iter_vars) == inside + 3:
         return loops
@@ -257,7 +257,7 @@ def _with_one_tile_loop(sch: s_tir.Schedule, block: SBlockRV, inside: int) -> li
 
 
 def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> Any:
-    """Transforms a tile along its first axis, column by column; returns the loop over columns."""
+    """Transform a tile along its first axis, column by column; return the loop over columns."""
     *_, row, column, _, vector = _with_one_tile_loop(sch, columns, 1)
     sch.reorder(column, row, vector)
     sch.set_scope(columns, 0, "local")
@@ -267,14 +267,14 @@ def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> A
 
 
 def _unroll(sch: s_tir.Schedule, outer: Any, inner: Any, points: int) -> None:
-    """Unrolls a one-dimensional transform, and also its repetitions if a whole tile may be in registers."""
-    if points <= _MOST_UNROLLED:
+    """Unroll a one-dimensional transform, and also its repetitions if a whole tile may be in registers."""
+    if points <= _MAX_UNROLLED:
         sch.unroll(outer)
     sch.unroll(inner)
 
 
 def _take_apart(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tirx.PrimFunc:
-    """Returns a function in which a block's loops (n, y, x, f) are (n, y first, x first, y, x, f).
+    """Return a function in which a block's loops (n, y, x, f) are (n, y first, x first, y, x, f).
 
     Row ``y first`` and those a multiple of the dilation further are an image of their own, whose rows are ``y``. TVM
     can simplify what reads and writes such rows only if both are axes of the block itself. The nest around the block
@@ -321,7 +321,7 @@ def _apart(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt
 
 
 def _halves(axis: tirx.IterVar, step: int) -> tuple[tirx.IterVar, tirx.IterVar]:
-    """Returns the axis that counts rows or columns a step apart, and the one of the first of these."""
+    """Return the axis that counts rows or columns a step apart, and the one of the first of these."""
 
     def part(suffix: str, extent: int) -> tirx.IterVar:
         variable = tirx.Var(axis.var.name + suffix, axis.var.ty.dtype)

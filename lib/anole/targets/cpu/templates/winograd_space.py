@@ -21,8 +21,8 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.conv2d_space import filter_knob, padded_filters
-from anole.targets.cpu.templates.skip_padding import met_share, skips
 from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, RegisterTiles
+from anole.targets.cpu.templates.skip_padding import met_share, skips
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
@@ -33,7 +33,7 @@ They take at most 8 x 8 products. On normal data of 512 channels, against float6
 of 0.7e-6, F(4x4, 3x3) of 2.4e-6, F(6x6, 3x3) of 9.3e-6, F(2x2, 5x5) of 2.4e-6 and F(4x4, 5x5) of 7.3e-6.
 """
 
-_MOST_TILES = 256
+_MAX_TILES = 256
 _UNROLLED = (1, 2, 4)
 _PREFETCHED = (4, 16)
 """Input channels between two prefetches: each costs a step of its own, but fewer issue more requests at once."""
@@ -55,17 +55,17 @@ of data inside a chunk, of data before the chunks, and of products."""
 
 
 def can_winograd(w: Conv2d) -> bool:
-    """Returns whether a convolution has a 3x3 or 5x5 kernel, stride 1 and one group."""
+    """Whether a convolution has a 3x3 or 5x5 kernel, stride 1 and one group."""
     return w.kernel[0] == w.kernel[1] in _SIZES and w.strides == (1, 1) and w.groups == 1
 
 
 def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | None = None) -> bool:
-    """Returns whether Winograd should be faster than direct convolution, judged by operations and memory traffic.
+    """Whether Winograd should be faster than direct convolution, judged by operations and memory traffic.
 
     The direct convolution may be another one, such as that of words.
     """
     space = winograd_space(unit, threads, w)
-    cycles = -space.merit_of(space.best_drawn)
+    cycles = -space.merit_of(space.best_sampled)
     w = direct or w
     weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
@@ -80,14 +80,14 @@ def _memory_line_cost(unit: VectorUnit) -> float:
 
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
-    """Returns the output tiles of a config."""
+    """Return the output tiles of a config."""
     tiles, register = config["tile_p"]
     return OutputTiles.of(w, config["tile_size"], tiles * register)
 
 
 @cache
 def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Returns the space of a convolution for which `can_winograd` holds.
+    """Return the space of a convolution for which `can_winograd` holds.
 
     Knobs: ``tile_size`` is the outputs along a side of a tile, such as 4 for F(4x4, 3x3); ``tile_f`` is as for direct
     convolution; ``tile_p`` is the tiles of a block as (tile, register), and the number of blocks follows, because it
@@ -131,7 +131,7 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 
 def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
-    """Returns the knob of all useful values of (tile, register).
+    """Return the knob of all useful values of (tile, register).
 
     The number of tiles in registers is arbitrary; the number of such groups in a block is sensible for some tile size.
     """
@@ -139,7 +139,7 @@ def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
     values = tuple(
         (tiles, register)
         for register in range(1, min(unit.registers - 2, max(counts)) + 1)
-        for tiles in range(1, _MOST_TILES // register + 1)
+        for tiles in range(1, _MAX_TILES // register + 1)
         if any(_is_worth(tiles, register, count) for count in counts)
     )
     features = np.log2(np.array(values, dtype=np.float32) + 1)
@@ -147,7 +147,7 @@ def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
 
 
 def _is_worth(tiles: int, register: int, count: int) -> bool:
-    """Returns whether blocks of equal shares, or of a power of two, leave little room unused."""
+    """Whether blocks of equal shares, or of a power of two, leave little room unused."""
     blocks = -(-count // (tiles * register))
     is_even = tiles.bit_count() == 1 or -(-count // register) % tiles == 0
     return is_even and 2 * blocks * tiles * register < 3 * count
@@ -160,14 +160,14 @@ class _WinogradTiles(RegisterTiles):
     w: Conv2d
 
     def multipliers(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the output tiles in registers, shape (n,)."""
+        """Return the output tiles in registers, shape (n,)."""
         return np.asarray(columns["tile_p"][:, 1])
 
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
         return np.asarray(self._blocks(columns) * columns["tile_f"][:, 0])
 
     def attainable_by_size(self, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
-        """Returns, by tile size, the demands that configs can meet together."""
+        """Return, by tile size, the demands that configs can meet together."""
         tables = {knob.name: knob.table for knob in knobs}
         f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
         demands = {"filling": (self.are_well_filled, 1), "feeding": (self.are_fed, 1)}
@@ -180,25 +180,25 @@ class _WinogradTiles(RegisterTiles):
         return by_size
 
     def are_filled(self, columns: Columns) -> NDArray[np.bool_]:
-        """Returns whether blocks have room for less than half as many tiles again."""
+        """Whether blocks have room for less than half as many tiles again."""
         return np.asarray(2 * self._tiles(columns) < 3 * tile_count(self.w, columns["tile_size"]))
 
     def are_well_filled(self, columns: Columns) -> NDArray[np.bool_]:
-        """Returns whether blocks have room for at most an eighth more tiles."""
+        """Whether blocks have room for at most an eighth more tiles."""
         return np.asarray(8 * self._tiles(columns) <= 9 * tile_count(self.w, columns["tile_size"]))
 
     def are_fed(self, columns: Columns) -> NDArray[np.bool_]:
-        """Returns whether a reduction step has at most as many loads of weights and data as multiply-adds."""
+        """Whether a reduction step has at most as many loads of weights and data as multiply-adds."""
         return np.asarray(self.vectors(columns) + self.multipliers(columns) <= self.accumulators(columns))
 
     def are_cached(self, columns: Columns) -> NDArray[np.bool_]:
-        """Returns whether the intermediate results of a block fit the cache, all of which they may fill."""
+        """Whether the intermediate results of a block fit the cache, all of which they may fill."""
         inputs = np.where(columns["data_at"] == "parallel", self.w.in_channels, 0)
         numbers = self._side(columns) ** 2 * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
         return np.asarray(FLOAT_BYTES * numbers <= CACHE_BYTES)
 
     def cycles(self, columns: Columns) -> NDArray[np.float64]:
-        """Estimates the time of configs, shape (n,), in times in which a core starts two vector multiply-adds.
+        """Estimate the time of configs, shape (n,), in times in which a core starts two vector multiply-adds.
 
         Multiply-adds wait only for the loads of their operands. Weights come from the cache in which they remain since
         the previous block. The transforms take more than their multiply-adds if a tile does not fit the registers. The
@@ -250,13 +250,13 @@ class _WinogradTiles(RegisterTiles):
         return LoopNest(loops, (data, weight, out))
 
     def _side(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the points along a side of a tile, shape (n,); each takes a product of each channel and filter."""
+        """Return the points along a side of a tile, shape (n,); each takes a product of each channel and filter."""
         return np.asarray(columns["tile_size"] + self.w.kernel[0] - 1)
 
     def _blocks(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the number of blocks of tiles, shape (n,)."""
+        """Return the number of blocks of tiles, shape (n,)."""
         return np.asarray(-(-tile_count(self.w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
 
     def _tiles(self, columns: Columns) -> NDArray[np.int64]:
-        """Returns the number of tiles in all blocks, shape (n,), including those that fill up the last block."""
+        """Return the number of tiles in all blocks, shape (n,), including those that fill up the last block."""
         return np.asarray(self._blocks(columns) * columns["tile_p"].prod(axis=1))

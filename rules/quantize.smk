@@ -1,11 +1,11 @@
 # Only models on targets with `precision: int8` need it.
-rule quantise:
+rule quantize:
     input:
         answers.own_files,
     output:
-        "work/quantised/{model}.onnx",
+        "work/quantized/{model}.onnx",
     log:
-        "logs/quantise/{model}.log",
+        "logs/quantize/{model}.log",
     priority: 1
     conda:
         "../environment.yml"
@@ -16,4 +16,4 @@ rule quantise:
         entry=answers.own_entry,
         files=answers.digest,
     shell:
-        "{params.anole} quantise {wildcards.model} --entry {params.entry} --output {output} 2> {log}"
+        "{params.anole} quantize {wildcards.model} --entry {params.entry} --output {output} 2> {log}"
